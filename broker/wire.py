@@ -1,0 +1,277 @@
+"""Every message, its encoding and its framing; nothing else in the project knows bytes.
+
+A connection carries frames. A frame is a header (`Header`: body length, number of its first message
+on this link, how many of the peer's messages have been processed) and a body: a msgpack array of
+messages, each an array that begins with its tag. Numbers are counted per link and stand in the
+header, so a publication's own bytes travel through every broker exactly as its publisher wrote them.
+
+Two messages precede a link and are not counted: `Hello` and its answer `Welcome`, or `Goodbye`, in
+frames whose first message has the number 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct as Layout
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+
+from broker.filters import Event, Filter, Overlap
+
+PROTOCOL_VERSION = 1
+MESSAGE_BYTES_MAX = 1 << 20
+"""One message, encoded. A payload's own limit is lower (`Limits.payload_bytes_max`)."""
+BODY_BYTES_TARGET = 64 << 10
+"""A sender closes a frame when its body has grown to this, so that a long queue flows in pieces."""
+BODY_BYTES_MAX = 2 * MESSAGE_BYTES_MAX
+
+Kind = Literal["adv", "uadv", "sub", "usub"]
+Key = tuple[int, str]
+"""Place of a transaction in the commit order: (epoch, transaction id); `NO_KEY` before the first."""
+NO_KEY: Key = (0, "")
+Stamp = tuple[Key, int, int, int]
+"""(key, class, incarnation, number): orders the records of one client, and only those."""
+
+
+class WireError(Exception):
+    """The peer sent bytes that are not a frame of this protocol; the text is fit to be sent back."""
+
+
+class Message(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """Base of all messages: one array, tag first."""
+
+
+class Hello(Message, tag=1):
+    """First message of whoever opens a connection.
+
+    `incarnation` tells one life of a client (or of a broker process) from the next; `received` is how
+    many messages of the answering side the sender has processed, so that a lost connection resumes.
+    """
+
+    version: int
+    role: Literal["client", "broker", "monitor"]
+    name: str
+    peer: str
+    """The broker that the sender means to reach; empty where a client does not care."""
+    incarnation: int
+    peer_incarnation: int
+    """The other side's incarnation when they last spoke; 0 before that."""
+    received: int
+    overlap: Overlap
+
+
+class Welcome(Message, tag=2):
+    """The answer to `Hello`: the link is open, or resumes."""
+
+    broker: str
+    incarnation: int
+    received: int
+    limits: Limits
+
+
+class Goodbye(Message, tag=3):
+    """Last message before a connection is closed: a code for programs, a sentence for people."""
+
+    code: GoodbyeCode
+    reason: str
+
+
+GoodbyeCode = Literal[
+    "leaving",
+    "stopping",
+    "protocol",
+    "refused",
+    "in-use",
+    "slow-consumer",
+    "unknown-neighbour",
+    "duplicate-id",
+    "cycle",
+    "overlap-mode",
+    "state-lost",
+    "timeout",
+]
+
+
+class Publish(Message, tag=10):
+    """A regular publication. No client id: beyond its edge broker nobody knows who published it."""
+
+    id: int
+    event: Event
+    payload: bytes
+
+
+class Request(Message, tag=11):
+    """A client's adv, uadv, sub or usub, on its way to its edge broker."""
+
+    number: int
+    kind: Kind
+    filter: Filter
+
+
+class Accepted(Message, tag=12):
+    number: int
+
+
+class Refused(Message, tag=13):
+    """A request (by its number) or a publication (by its id) that the edge broker does not take."""
+
+    number: int
+    reason: str
+
+
+class Settle(Message, tag=14):
+    """Goes to every broker behind what was sent before it; its echo (`Settled`) comes back."""
+
+    origin: str
+    number: int
+
+
+class Settled(Message, tag=15):
+    origin: str
+    number: int
+
+
+class Joined(Message, tag=16):
+    """To a client: your id is yours at every broker."""
+
+    overlay: int
+    """How many brokers the edge broker knows, itself included."""
+
+
+class Operation(Message, tag=20):
+    """An adv, uadv, sub or usub between brokers, with its issuer and its stamp."""
+
+    kind: Kind
+    client: str
+    stamp: Stamp
+    filter: Filter
+
+
+class Join(Message, tag=21):
+    """A client has come to broker `home`; flooded, answered by `JoinAnswer` when every broker has it."""
+
+    client: str
+    incarnation: int
+    home: str
+
+
+class JoinAnswer(Message, tag=22):
+    client: str
+    incarnation: int
+    home: str
+    holder: str
+    """Empty: nobody objects. Otherwise the broker where the id is in use."""
+
+
+class Leave(Message, tag=23):
+    """The client is gone: forget it and everything it issued."""
+
+    client: str
+    incarnation: int
+    home: str
+
+
+class Announce(Message, tag=24):
+    """A broker makes itself known to the whole overlay, once, so that a cycle or a twin is found."""
+
+    broker: str
+    incarnation: int
+    next: str
+    """Its neighbour on the way to the receiver; empty on its first link."""
+
+
+class StatusRequest(Message, tag=30):
+    dump: bool
+
+
+class StatusAnswer(Message, tag=31):
+    document: bytes
+    """JSON."""
+
+
+class Ping(Message, tag=40):
+    """Something to acknowledge on a quiet link: silence after it means that the link is dead."""
+
+
+class Limits(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a broker takes; a client is told on connecting and refuses at the caller."""
+
+    payload_bytes_max: int = 256 << 10
+    attributes_max: int = 64
+    text_length_max: int = 1024
+    """Of an attribute's name, a string value, a client id."""
+    values_max: int = 256
+    """In one `one_of`."""
+
+
+AnyMessage = (
+    Hello
+    | Welcome
+    | Goodbye
+    | Publish
+    | Request
+    | Accepted
+    | Refused
+    | Settle
+    | Settled
+    | Joined
+    | Operation
+    | Join
+    | JoinAnswer
+    | Leave
+    | Announce
+    | StatusRequest
+    | StatusAnswer
+    | Ping
+)
+
+
+class Header(NamedTuple):
+    body_bytes: int
+    first: int
+    """Number of the frame's first message on this link; they count from 1; 0 outside a link."""
+    processed: int
+    """How many of the receiver's messages the sender has processed."""
+
+
+HEADER = Layout("!IQQ")
+HEADER_BYTES = HEADER.size
+
+encode = msgspec.msgpack.Encoder().encode
+_decode_messages = msgspec.msgpack.Decoder(list[AnyMessage]).decode
+_decode_pieces = msgspec.msgpack.Decoder(list[Raw]).decode
+
+
+def frame(pieces: Sequence[bytes | Raw], first: int, processed: int) -> bytes:
+    """One frame from encoded messages; the caller keeps it below `BODY_BYTES_MAX`."""
+    body = b"".join((_array_header(len(pieces)), *pieces))
+    return HEADER.pack(len(body), first, processed) + body
+
+
+def split(body: bytes) -> list[Raw]:
+    """The bytes of each message of a frame's body."""
+    try:
+        return _decode_pieces(body)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"a frame's body is not an array of messages: {error}") from None
+
+
+def decode(body: bytes) -> list[AnyMessage]:
+    """The messages of a frame's body."""
+    try:
+        return _decode_messages(body)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"not a message of this protocol: {error}") from None
+
+
+def read_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Header:
+    header = Header._make(HEADER.unpack_from(data, offset))
+    if header.body_bytes > BODY_BYTES_MAX:
+        raise WireError(f"a frame of {header.body_bytes} bytes; the limit is {BODY_BYTES_MAX}")
+    return header
+
+
+def _array_header(count: int) -> bytes:
+    return b"\xdd" + count.to_bytes(4, "big")
