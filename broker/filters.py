@@ -9,7 +9,9 @@ Pure: no I/O, no state. Matching many filters at once is the business of `broker
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -73,7 +75,9 @@ class Filter(Struct, frozen=True, array_like=True, gc=False):
         """Definition 2.2 for a point: an event that lacks a constrained attribute does not match."""
         for name, predicate in zip(self.names, self.predicates, strict=True):
             value = event.get(name)
-            if value is None or not admits(predicate, value):
+            if value == predicate:
+                continue
+            if value is None or not isinstance(predicate, (Interval, OneOf)) or not predicate.contains(value):
                 return False
         return True
 
@@ -134,7 +138,7 @@ def check_filter(filter_: Filter) -> None:
     names = filter_.names
     if len(names) != len(filter_.predicates):
         raise FilterError(f"a filter with {len(names)} names and {len(filter_.predicates)} predicates")
-    if any(a >= b for a, b in zip(names, names[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(names)):
         raise FilterError("a filter's attribute names must be sorted and different")
     for name, predicate in zip(names, filter_.predicates, strict=True):
         _check_name(name)
@@ -150,7 +154,7 @@ def check_event(event: Mapping[str, Value]) -> None:
 def check_value(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise FilterError(f"attribute {name!r}: a value is a number or a string, not {type(value).__name__}")
-    if value != value:
+    if isinstance(value, float) and math.isnan(value):
         raise FilterError(f"attribute {name!r}: NaN is not a value")
     if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
         raise FilterError(f"attribute {name!r}: the integer {value} does not fit in 64 bits")
@@ -323,7 +327,7 @@ def _check_one_of(name: str, predicate: OneOf) -> None:
     for value in _values(name, predicate.values):
         check_value(name, value)
     keys = [_sort_key(value) for value in predicate.values]
-    if any(a >= b for a, b in zip(keys, keys[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(keys)):
         raise FilterError(f"attribute {name!r}: a set's values must be sorted and different")
 
 

@@ -11,7 +11,6 @@ frames whose first message has the number 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from struct import Struct as Layout
 from typing import Literal, NamedTuple
 
@@ -19,6 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from broker.filters import Event, Filter, Overlap
+from broker.limits import Limits
 
 PROTOCOL_VERSION = 1
 MESSAGE_BYTES_MAX = 1 << 20
@@ -26,6 +26,21 @@ MESSAGE_BYTES_MAX = 1 << 20
 BODY_BYTES_TARGET = 64 << 10
 """A sender closes a frame when its body has grown to this, so that a long queue flows in pieces."""
 BODY_BYTES_MAX = 2 * MESSAGE_BYTES_MAX
+
+GoodbyeCode = Literal[
+    "leaving",
+    "stopping",
+    "protocol",
+    "refused",
+    "in-use",
+    "slow-consumer",
+    "unknown-neighbour",
+    "duplicate-id",
+    "cycle",
+    "overlap-mode",
+    "state-lost",
+    "timeout",
+]
 
 Kind = Literal["adv", "uadv", "sub", "usub"]
 Key = tuple[int, str]
@@ -43,7 +58,7 @@ class Message(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fie
     """Base of all messages: one array, tag first."""
 
 
-class Hello(Message, tag=1):
+class Hello(Message, frozen=True, tag=1):
     """First message of whoever opens a connection.
 
     `incarnation` tells one life of a client (or of a broker process) from the next; `received` is how
@@ -62,7 +77,7 @@ class Hello(Message, tag=1):
     overlap: Overlap
 
 
-class Welcome(Message, tag=2):
+class Welcome(Message, frozen=True, tag=2):
     """The answer to `Hello`: the link is open, or resumes."""
 
     broker: str
@@ -71,30 +86,14 @@ class Welcome(Message, tag=2):
     limits: Limits
 
 
-class Goodbye(Message, tag=3):
+class Goodbye(Message, frozen=True, tag=3):
     """Last message before a connection is closed: a code for programs, a sentence for people."""
 
     code: GoodbyeCode
     reason: str
 
 
-GoodbyeCode = Literal[
-    "leaving",
-    "stopping",
-    "protocol",
-    "refused",
-    "in-use",
-    "slow-consumer",
-    "unknown-neighbour",
-    "duplicate-id",
-    "cycle",
-    "overlap-mode",
-    "state-lost",
-    "timeout",
-]
-
-
-class Publish(Message, tag=10):
+class Publish(Message, frozen=True, tag=10):
     """A regular publication. No client id: beyond its edge broker nobody knows who published it."""
 
     id: int
@@ -102,7 +101,7 @@ class Publish(Message, tag=10):
     payload: bytes
 
 
-class Request(Message, tag=11):
+class Request(Message, frozen=True, tag=11):
     """A client's adv, uadv, sub or usub, on its way to its edge broker."""
 
     number: int
@@ -110,37 +109,37 @@ class Request(Message, tag=11):
     filter: Filter
 
 
-class Accepted(Message, tag=12):
+class Accepted(Message, frozen=True, tag=12):
     number: int
 
 
-class Refused(Message, tag=13):
+class Refused(Message, frozen=True, tag=13):
     """A request (by its number) or a publication (by its id) that the edge broker does not take."""
 
     number: int
     reason: str
 
 
-class Settle(Message, tag=14):
+class Settle(Message, frozen=True, tag=14):
     """Goes to every broker behind what was sent before it; its echo (`Settled`) comes back."""
 
     origin: str
     number: int
 
 
-class Settled(Message, tag=15):
+class Settled(Message, frozen=True, tag=15):
     origin: str
     number: int
 
 
-class Joined(Message, tag=16):
+class Joined(Message, frozen=True, tag=16):
     """To a client: your id is yours at every broker."""
 
     overlay: int
     """How many brokers the edge broker knows, itself included."""
 
 
-class Operation(Message, tag=20):
+class Operation(Message, frozen=True, tag=20):
     """An adv, uadv, sub or usub between brokers, with its issuer and its stamp."""
 
     kind: Kind
@@ -149,7 +148,7 @@ class Operation(Message, tag=20):
     filter: Filter
 
 
-class Join(Message, tag=21):
+class Join(Message, frozen=True, tag=21):
     """A client has come to broker `home`; flooded, answered by `JoinAnswer` when every broker has it."""
 
     client: str
@@ -157,7 +156,7 @@ class Join(Message, tag=21):
     home: str
 
 
-class JoinAnswer(Message, tag=22):
+class JoinAnswer(Message, frozen=True, tag=22):
     client: str
     incarnation: int
     home: str
@@ -165,7 +164,7 @@ class JoinAnswer(Message, tag=22):
     """Empty: nobody objects. Otherwise the broker where the id is in use."""
 
 
-class Leave(Message, tag=23):
+class Leave(Message, frozen=True, tag=23):
     """The client is gone: forget it and everything it issued."""
 
     client: str
@@ -173,7 +172,7 @@ class Leave(Message, tag=23):
     home: str
 
 
-class Announce(Message, tag=24):
+class Announce(Message, frozen=True, tag=24):
     """A broker makes itself known to the whole overlay, once, so that a cycle or a twin is found."""
 
     broker: str
@@ -182,28 +181,25 @@ class Announce(Message, tag=24):
     """Its neighbour on the way to the receiver; empty on its first link."""
 
 
-class StatusRequest(Message, tag=30):
+class Forget(Message, frozen=True, tag=25):
+    """An (un)subscription has no effect left at its edge broker; drop it where that holds too."""
+
+    client: str
+    stamp: Stamp
+
+
+class StatusRequest(Message, frozen=True, tag=30):
     dump: bool
 
 
-class StatusAnswer(Message, tag=31):
-    document: bytes
-    """JSON."""
+class StatusAnswer(Message, frozen=True, tag=31):
+    part: bytes
+    """JSON, in as many parts as it takes."""
+    more: bool
 
 
-class Ping(Message, tag=40):
+class Ping(Message, frozen=True, tag=40):
     """Something to acknowledge on a quiet link: silence after it means that the link is dead."""
-
-
-class Limits(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a broker takes; a client is told on connecting and refuses at the caller."""
-
-    payload_bytes_max: int = 256 << 10
-    attributes_max: int = 64
-    text_length_max: int = 1024
-    """Of an attribute's name, a string value, a client id."""
-    values_max: int = 256
-    """In one `one_of`."""
 
 
 AnyMessage = (
@@ -222,6 +218,7 @@ AnyMessage = (
     | JoinAnswer
     | Leave
     | Announce
+    | Forget
     | StatusRequest
     | StatusAnswer
     | Ping
@@ -238,16 +235,22 @@ class Header(NamedTuple):
 
 HEADER = Layout("!IQQ")
 HEADER_BYTES = HEADER.size
+_COUNT_BYTES = 5
+"""Of the body's array header."""
 
 encode = msgspec.msgpack.Encoder().encode
 _decode_messages = msgspec.msgpack.Decoder(list[AnyMessage]).decode
 _decode_pieces = msgspec.msgpack.Decoder(list[Raw]).decode
 
 
-def frame(pieces: Sequence[bytes | Raw], first: int, processed: int) -> bytes:
-    """One frame from encoded messages; the caller keeps it below `BODY_BYTES_MAX`."""
-    body = b"".join((_array_header(len(pieces)), *pieces))
-    return HEADER.pack(len(body), first, processed) + body
+def frame(messages: bytes, count: int, first: int, processed: int) -> bytes:
+    """One frame from `count` encoded messages; the caller keeps it below `BODY_BYTES_MAX`."""
+    return HEADER.pack(len(messages) + _COUNT_BYTES, first, processed) + body(messages, count)
+
+
+def body(messages: bytes, count: int) -> bytes:
+    """Encoded messages, one behind the other, as the array that a frame carries."""
+    return b"\xdd" + count.to_bytes(4, "big") + messages
 
 
 def split(body: bytes) -> list[Raw]:
@@ -272,6 +275,3 @@ def read_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Header
         raise WireError(f"a frame of {header.body_bytes} bytes; the limit is {BODY_BYTES_MAX}")
     return header
 
-
-def _array_header(count: int) -> bytes:
-    return b"\xdd" + count.to_bytes(4, "big")

@@ -1,0 +1,51 @@
+# `make` alone lists what can be made. Everything happens in .venv; nothing has to be activated.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?=
+export PYTHON
+
+BIN := .venv/bin
+# Touched when .venv holds what the lock file says: a second run finds nothing to do.
+VENV := .venv/.installed
+
+.PHONY: help demo test test-fast lint format lock clean system-packages
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV) ## an overlay, a short exchange, the benchmark
+	$(BIN)/python -m labctl.demo
+
+test: $(VENV) system-packages lint ## everything: lint, types, import rules, all tests
+	$(BIN)/pytest
+
+test-fast: $(VENV) lint ## lint, types, import rules, unit tests: under a minute
+	$(BIN)/pytest -q tests/unit -m "not slow"
+
+lint: $(VENV) ## ruff, mypy, import rules; changes nothing
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV) ## let ruff format and sort imports
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+# Runs on Python 3.11 and later, on any processor; says nothing about where packages come from.
+lock: $(VENV) ## remake requirements.lock with the newest versions
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+	  --upgrade --no-emit-index-url --no-header --quiet --output-file requirements.lock
+
+clean: ## remove what make and the tools have made, .venv included
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+system-packages:
+	@tests/system-packages.sh
+
+$(VENV): requirements.lock pyproject.toml .ci/make-venv
+	@.ci/make-venv
+	@touch $@

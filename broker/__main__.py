@@ -1,0 +1,60 @@
+"""`python -m broker --config node.toml`: one broker process.
+
+Exit codes: 0 stopped as asked; 2 the configuration (of this broker or of the overlay) is wrong; 4 the
+machine or the overlay does not let it run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from broker.config import ConfigError, NodeConfig, parse
+from broker.server import Server
+from broker.transport.log import JsonLog
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m broker", description="One broker of an overlay.")
+    parser.add_argument("--config", required=True, type=Path, metavar="FILE", help="its settings, as TOML")
+    options = parser.parse_args(arguments)
+    try:
+        config = parse(_read(options.config), options.config.name)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    # A broker's tables are large and hold no cycles: look for garbage rarely.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(config))
+
+
+async def _serve(config: NodeConfig) -> int:
+    log = JsonLog(sys.stdout.fileno(), config.id)
+    server = Server(config, log)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    exit_code, reason = await server.run()
+    if exit_code:
+        log.log("fatal", reason=reason, exit_code=exit_code)
+        sys.stderr.write(f"{reason}\n")
+    return exit_code
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,361 @@
+"""The broker as a pure state machine: a message goes in, what must be done comes out.
+
+`handle(now, source, message) -> Ready`. The caller owns sockets, clock and disk: it makes `records`
+durable, then lets the `sends` leave in order, then notes the `events`. The same core runs in
+`broker.server` and under simulation. Publications have a short cut, `route`, that answers only where
+the bytes go next.
+
+`ProtocolError` means that the source broke the protocol and must be cut off; the state is untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from broker.filters import FilterError, Overlap
+from broker.index import Record
+from broker.limits import (
+    LimitExceeded,
+    Limits,
+    check_client_id,
+    check_event_within,
+    check_filter_within,
+    check_payload_within,
+)
+from broker.membership import CRT, Claim, OverlayMap, Wave, Waves
+from broker.routing import Hop, Routing, RoutingError, Sends, broker_hop, client_hop
+from broker.wire import (
+    NO_KEY,
+    Accepted,
+    Announce,
+    AnyMessage,
+    Forget,
+    Join,
+    JoinAnswer,
+    Joined,
+    Key,
+    Leave,
+    Operation,
+    Ping,
+    Publish,
+    Refused,
+    Request,
+    Settle,
+    Settled,
+    Stamp,
+)
+
+OPEN_SETTLES_MAX = 1024
+"""Of one client."""
+
+
+class ProtocolError(Exception):
+    """The source sent what it must not send; the text is fit to be sent back."""
+
+
+class ClientArrived(Struct, frozen=True):
+    """A client has connected; it is answered by `Joined`, or refused by the event `client-refused`."""
+
+    incarnation: int
+
+
+class ClientGone(Struct, frozen=True):
+    """A client has said goodbye or stayed away too long: everything of it goes."""
+
+    reason: str
+
+
+class Event(Struct, frozen=True):
+    """Something worth a line in the log or a look by the server."""
+
+    name: str
+    fields: dict[str, Any]
+
+
+class Ready(Struct):
+    """What follows from a message. `records` is for the journal: durable before the sends leave."""
+
+    sends: Sends
+    events: list[Event]
+    records: Sequence[bytes] = ()
+
+
+class Guest(Struct):
+    """A client of this broker."""
+
+    incarnation: int
+    joined: bool = False
+    yielded_to: str = ""
+    """Another broker that claims the same id and goes first."""
+    operations: int = 0
+    settles: int = 0
+
+
+class Broker:
+    def __init__(
+        self,
+        broker: str,
+        neighbours: Sequence[str],
+        incarnation: int,
+        overlap: Overlap = "all",
+        limits: Limits | None = None,
+    ) -> None:
+        self.id = broker
+        self.incarnation = incarnation
+        self.limits = limits or Limits()
+        self.neighbours = tuple(broker_hop(n) for n in neighbours)
+        self.routing = Routing(self.neighbours, overlap, self.limits.records_max)
+        self.crt = CRT()
+        self.overlay = OverlayMap(broker, incarnation)
+        self.guests: dict[str, Guest] = {}
+        self.joins = Waves()
+        self.settles = Waves()
+        self.last_key: Key = NO_KEY
+        self._from_client: dict[type, Callable[[str, Any], Ready]] = {
+            ClientArrived: self._client_arrived,
+            ClientGone: self._client_gone,
+            Publish: self._publish,
+            Request: self._request,
+            Settle: self._settle_for_client,
+            Ping: lambda _source, _message: Ready([], []),
+        }
+        self._from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
+            Publish: self._forward,
+            Operation: self._operation,
+            Forget: self._forget,
+            Join: self._join,
+            JoinAnswer: self._join_answer,
+            Leave: self._leave,
+            Announce: self._announce,
+            Settle: self._settle,
+            Settled: self._settled,
+            Ping: lambda _source, _message: Ready([], []),
+        }
+
+    def start(self) -> Ready:
+        """Make ourselves known; the first thing that every neighbour gets from us."""
+        return Ready(self._to_others("", Announce(self.id, self.incarnation, "")), [])
+
+    def handle(self, now: float, source: Hop, message: AnyMessage | ClientArrived | ClientGone) -> Ready:
+        role, _, name = source.partition(":")
+        handlers: dict[type, Callable[[str, Any], Ready]]
+        if role == "broker" and source in self.neighbours:
+            handlers, name = self._from_broker, source
+        elif role == "client":
+            handlers = self._from_client
+        else:
+            raise ProtocolError(f"{source} is no neighbour and no client of {self.id}")
+        handler = handlers.get(type(message))
+        if handler is None:
+            raise ProtocolError(f"a {role} does not send {type(message).__name__}")
+        return handler(name, message)
+
+    def route(self, source: Hop, message: Publish) -> Collection[Hop]:
+        """Where a publication from a neighbour goes next: the short cut for forwarding its bytes."""
+        return self.routing.next_hops(message.event, source)
+
+    def admit(self, client: str, message: Publish) -> str:
+        """Why a publication of our own client is refused; empty if it is not."""
+        guest = self.guests.get(client)
+        if guest is None or not guest.joined:
+            raise ProtocolError(f"{client} publishes before it has joined")
+        try:
+            check_event_within(message.event, self.limits)
+            check_payload_within(message.payload, self.limits)
+        except (FilterError, LimitExceeded) as error:
+            return str(error)
+        if not self.routing.may_publish(client, message.event):
+            return f"{message.event} is outside what {client} advertises"
+        return ""
+
+    # Publications
+
+    def _forward(self, source: Hop, message: Publish) -> Ready:
+        return Ready([(hop, message) for hop in self.route(source, message)], [])
+
+    def _publish(self, client: str, message: Publish) -> Ready:
+        reason = self.admit(client, message)
+        if reason:
+            return Ready([(client_hop(client), Refused(message.id, reason))], [])
+        return self._forward(client_hop(client), message)
+
+    # Advertisements and subscriptions
+
+    def _request(self, client: str, message: Request) -> Ready:
+        guest = self._joined_guest(client)
+        hop = client_hop(client)
+        stamp: Stamp = (self.last_key, 1, guest.incarnation, guest.operations + 1)
+        try:
+            check_filter_within(message.filter, self.limits)
+            sends = self.routing.apply(Record(message.kind, client, stamp, message.filter), hop)
+        except (FilterError, LimitExceeded, RoutingError) as error:
+            return Ready([(hop, Refused(message.number, str(error)))], [])
+        guest.operations += 1
+        return Ready([*sends, (hop, Accepted(message.number))], [])
+
+    def _operation(self, source: Hop, message: Operation) -> Ready:
+        key, class_, incarnation, number = message.stamp
+        claim = self.crt.behind(message.client, source, incarnation)
+        if claim is None:
+            raise ProtocolError(f"an operation of {message.client}, who has not joined behind {source}")
+        # The parts that all records of a client share are shared in memory too.
+        stamp: Stamp = (NO_KEY if key == NO_KEY else key, class_, claim.incarnation, number)
+        try:
+            check_filter_within(message.filter, self.limits)
+            sends = self.routing.apply(Record(message.kind, message.client, stamp, message.filter), source)
+        except (FilterError, LimitExceeded, RoutingError) as error:
+            raise ProtocolError(str(error)) from error
+        return Ready(sends, [])
+
+    def _forget(self, source: Hop, message: Forget) -> Ready:
+        if self.crt.behind(message.client, source, message.stamp[2]) is None:
+            raise ProtocolError(f"a forget for {message.client}, who has not joined behind {source}")
+        return Ready(self.routing.forget(message.client, message.stamp), [])
+
+    # Clients that join and leave
+
+    def _client_arrived(self, client: str, message: ClientArrived) -> Ready:
+        try:
+            check_client_id(client, self.limits)
+        except LimitExceeded as error:
+            return Ready([], [_refusal(client, "refused", str(error))])
+        holder = next(iter(self.crt.claims(client)), "")
+        if holder:
+            return Ready([], [_in_use(client, holder)])
+        self.guests[client] = Guest(message.incarnation)
+        self.crt.add(client, Claim(self.id, client_hop(client), message.incarnation))
+        join = Join(client, message.incarnation, self.id)
+        wave = self.joins.start(_join_key(join), client_hop(client), self.neighbours)
+        if wave is not None:
+            return self._join_ends(join, wave)
+        return Ready(self._to_others("", join), [])
+
+    def _client_gone(self, client: str, message: ClientGone) -> Ready:
+        guest = self.guests.pop(client, None)
+        if guest is None:
+            return Ready([], [])
+        leave = Leave(client, guest.incarnation, self.id)
+        self.joins.forget((client, guest.incarnation, self.id))
+        self._remove(leave)
+        event = Event("client-gone", {"client": client, "reason": message.reason})
+        return Ready(self._to_others("", leave), [event])
+
+    def _join(self, source: Hop, message: Join) -> Ready:
+        if message.home == self.id or _join_key(message) in self.joins:
+            raise ProtocolError(f"a join of {message.client} at {message.home} that has been here before")
+        try:
+            check_client_id(message.client, self.limits)
+        except LimitExceeded as error:
+            raise ProtocolError(str(error)) from error
+        guest = self.guests.get(message.client)
+        if guest is not None and (guest.joined or message.home > self.id):
+            return Ready([(source, _join_answer(message, self.id))], [])
+        if guest is not None:
+            guest.yielded_to = message.home
+        self.crt.add(message.client, Claim(message.home, source, message.incarnation))
+        onward = [hop for hop in self.neighbours if hop != source]
+        wave = self.joins.start(_join_key(message), source, onward)
+        if wave is not None:
+            return self._join_ends(message, wave)
+        return Ready(self._to_others(source, message), [])
+
+    def _join_answer(self, source: Hop, message: JoinAnswer) -> Ready:
+        wave = self.joins.answer(_join_key(message), source, message.holder)
+        if wave is None:
+            return Ready([], [])  # the client went while its join was under way
+        return self._join_ends(message, wave)
+
+    def _join_ends(self, join: Join | JoinAnswer, wave: Wave) -> Ready:
+        """Every broker behind us has answered: pass it on, or let our client in."""
+        if join.home != self.id:
+            return Ready([(wave.origin, _join_answer(join, wave.objection))], [])
+        guest = self.guests[join.client]
+        holder = wave.objection or guest.yielded_to
+        if not holder:
+            guest.joined = True
+            event = Event("client-joined", {"client": join.client, "incarnation": join.incarnation})
+            return Ready([(wave.origin, Joined(len(self.overlay.known) + 1))], [event])
+        del self.guests[join.client]
+        leave = Leave(join.client, join.incarnation, self.id)
+        self._remove(leave)
+        return Ready(self._to_others("", leave), [_in_use(join.client, holder)])
+
+    def _leave(self, source: Hop, message: Leave) -> Ready:
+        if message.home == self.id:
+            raise ProtocolError(f"a leave of our own client {message.client}")
+        self._remove(message)
+        self.joins.forget((message.client, message.incarnation, message.home))
+        return Ready(self._to_others(source, message), [])
+
+    def _remove(self, leave: Leave) -> None:
+        if self.crt.remove(leave) is not None:
+            self.routing.remove_client(leave.client, leave.incarnation)
+
+    # Settling
+
+    def _settle_for_client(self, client: str, message: Settle) -> Ready:
+        guest = self._joined_guest(client)
+        if guest.settles >= OPEN_SETTLES_MAX:
+            raise ProtocolError(f"{client} has {OPEN_SETTLES_MAX} settles under way: the limit")
+        guest.settles += 1
+        origin = f"{client}/{guest.incarnation}"
+        return self._settle(client_hop(client), Settle(origin, message.number))
+
+    def _settle(self, source: Hop, message: Settle) -> Ready:
+        key = (message.origin, message.number)
+        if key in self.settles:
+            raise ProtocolError(f"settle {message.number} of {message.origin} is under way already")
+        onward = [hop for hop in self.neighbours if hop != source]
+        wave = self.settles.start(key, source, onward)
+        if wave is not None:
+            return self._settle_ends(wave, Settled(*key))
+        return Ready(self._to_others(source, message), [])
+
+    def _settled(self, source: Hop, message: Settled) -> Ready:
+        wave = self.settles.answer((message.origin, message.number), source)
+        return Ready([], []) if wave is None else self._settle_ends(wave, message)
+
+    def _settle_ends(self, wave: Wave, message: Settled) -> Ready:
+        guest = self.guests.get(wave.origin.removeprefix("client:"))
+        if guest is not None and message.origin.endswith(f"/{guest.incarnation}"):
+            guest.settles -= 1
+        return Ready([(wave.origin, message)], [])
+
+    # Brokers
+
+    def _announce(self, source: Hop, message: Announce) -> Ready:
+        fault = self.overlay.hear(message, source)
+        if fault is None:
+            onward = Announce(message.broker, message.incarnation, message.next or self.id)
+            return Ready(self._to_others(source, onward), [Event("broker-known", {"broker": message.broker})])
+        return Ready([], [Event("fatal", {"reason": fault, "exit_code": 2})] if fault else [])
+
+    # Helpers
+
+    def _joined_guest(self, client: str) -> Guest:
+        guest = self.guests.get(client)
+        if guest is None or not guest.joined:
+            raise ProtocolError(f"{client} has not joined")
+        return guest
+
+    def _to_others(self, source: Hop, message: AnyMessage) -> Sends:
+        return [(hop, message) for hop in self.neighbours if hop != source]
+
+
+def _join_key(join: Join | JoinAnswer) -> tuple[str, int, str]:
+    return (join.client, join.incarnation, join.home)
+
+
+def _join_answer(join: Join | JoinAnswer, holder: str) -> JoinAnswer:
+    return JoinAnswer(join.client, join.incarnation, join.home, holder)
+
+
+def _in_use(client: str, holder: str) -> Event:
+    return _refusal(client, "in-use", f"The client id {client} is in use at broker {holder}.")
+
+
+def _refusal(client: str, code: str, reason: str) -> Event:
+    return Event("client-refused", {"client": client, "code": code, "reason": reason})

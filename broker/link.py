@@ -1,0 +1,142 @@
+"""One end of a reliable FIFO link: numbering, flow control and resumption; pure.
+
+A link outlives its connections. What is pushed is queued, put into frames, and kept until the peer
+has *processed* it; a new connection resumes with the first message that the peer has not. A window
+bounds what is under way, so a peer that stops processing is seen as a queue that grows here, and the
+owner of the link decides what to do about it. Nothing here knows sockets or delays.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from broker import wire
+from broker.wire import BODY_BYTES_TARGET, Header, WireError
+
+WINDOW_BYTES = 1 << 20
+"""What may be under way, unprocessed by the peer."""
+REPORT_BYTES = WINDOW_BYTES // 4
+"""After processing so much, tell the peer even if there is nothing else to say."""
+
+
+class _Sent(NamedTuple):
+    first: int
+    last: int
+    messages: bytes
+
+
+class Link:
+    def __init__(self, window_bytes: int = WINDOW_BYTES) -> None:
+        self.window_bytes = window_bytes
+        self._pending: deque[tuple[bytes, int]] = deque()
+        self._sent: deque[_Sent] = deque()
+        self.pending_bytes = 0
+        self.pending_messages = 0
+        self.unprocessed_bytes = 0
+        """Put into frames, not yet processed by the peer."""
+        self.sent = 0
+        """Number of the newest message that has been put into a frame."""
+        self.sent_processed = 0
+        """How many of ours the peer has processed."""
+        self.received = 0
+        """Number of the newest message taken from the present connection."""
+        self.processed = 0
+        """How many of the peer's we have processed; the rest is asked for again on resumption."""
+        self.reported = 0
+        self._unreported_bytes = 0
+
+    @property
+    def queue_bytes(self) -> int:
+        return self.pending_bytes + self.unprocessed_bytes
+
+    @property
+    def queue_messages(self) -> int:
+        return self.pending_messages + self.sent - self.sent_processed
+
+    def push(self, messages: bytes, count: int = 1) -> None:
+        """Queue `count` encoded messages, one behind the other."""
+        self._pending.append((messages, count))
+        self.pending_bytes += len(messages)
+        self.pending_messages += count
+
+    def take(self) -> bytes | None:
+        """The next frame to write, or None while there is nothing to send or the window is full."""
+        pending = self._pending
+        if not pending or self.unprocessed_bytes >= self.window_bytes:
+            return None
+        messages, count = pending.popleft()
+        if pending and len(messages) < BODY_BYTES_TARGET:
+            messages, count = self._gather(messages, count)
+        first = self.sent + 1
+        self.sent += count
+        self._sent.append(_Sent(first, self.sent, messages))
+        self.pending_bytes -= len(messages)
+        self.pending_messages -= count
+        self.unprocessed_bytes += len(messages)
+        return self._frame(messages, count, first)
+
+    def report(self) -> bytes | None:
+        """A frame without messages that tells what we have processed, if the peer does not know."""
+        if self.processed == self.reported:
+            return None
+        return self._frame(b"", 0, self.sent + 1)
+
+    @property
+    def report_is_due(self) -> bool:
+        return self._unreported_bytes >= REPORT_BYTES
+
+    def accept(self, header: Header, count: int) -> None:
+        """Take a frame of `count` messages from the present connection; they are not processed yet."""
+        if header.first != self.received + 1:
+            raise WireError(f"message {self.received + 1} of this link was due, not {header.first}")
+        self.acknowledge(header.processed)
+        self.received += count
+
+    def acknowledge(self, processed: int) -> None:
+        if not self.sent_processed <= processed <= self.sent:
+            raise WireError(
+                f"{processed} messages cannot have been processed: {self.sent} were sent,"
+                f" {self.sent_processed} already acknowledged"
+            )
+        self.sent_processed = processed
+        sent = self._sent
+        while sent and sent[0].last <= processed:
+            self.unprocessed_bytes -= len(sent.popleft().messages)
+
+    def done(self, count: int, byte_count: int) -> None:
+        """`count` received messages have been processed."""
+        self.processed += count
+        self._unreported_bytes += byte_count
+
+    def resume(self, peer_processed: int) -> list[bytes]:
+        """A new connection is up: what to write on it first. What was received and not processed is forgotten."""
+        self.acknowledge(peer_processed)
+        self.received = self.processed
+        return [self._frame(*_behind(sent, peer_processed)) for sent in self._sent]
+
+    def _gather(self, messages: bytes, count: int) -> tuple[bytes, int]:
+        """Small messages that wait one behind the other go into one frame."""
+        parts, size = [messages], len(messages)
+        pending = self._pending
+        while pending and size + len(pending[0][0]) <= BODY_BYTES_TARGET:
+            part, part_count = pending.popleft()
+            parts.append(part)
+            size += len(part)
+            count += part_count
+        return b"".join(parts), count
+
+    def _frame(self, messages: bytes, count: int, first: int) -> bytes:
+        self.reported = self.processed
+        self._unreported_bytes = 0
+        return wire.frame(messages, count, first, self.processed)
+
+
+def _behind(sent: _Sent, processed: int) -> tuple[bytes, int, int]:
+    """The part of a sent frame that lies behind the message numbered `processed`."""
+    count = sent.last - sent.first + 1
+    skipped = max(0, processed - sent.first + 1)
+    if not skipped:
+        return sent.messages, count, sent.first
+    pieces = wire.split(wire.body(sent.messages, count))[skipped:]
+    return b"".join(pieces), len(pieces), sent.first + skipped

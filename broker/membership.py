@@ -1,0 +1,144 @@
+"""Who is in the overlay: brokers by `Announce`, clients by `Join` and `Leave` (the CRT); pure.
+
+The overlay is a tree, so a message that every broker passes to its other neighbours reaches each of
+them once; its answers, gathered on the way back, tell the sender that all have it (a *wave*). A broker
+that hears of another one by two ways has found a cycle, or two processes with one id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from broker.routing import Hop
+from broker.wire import Announce, Leave
+
+
+class Wave(Struct, eq=False):
+    """A message that went on to `awaiting` and will be answered to `origin` when all have answered."""
+
+    origin: Hop
+    awaiting: set[Hop]
+    objection: str = ""
+
+
+class Waves:
+    """The waves that pass through this broker, by key."""
+
+    def __init__(self) -> None:
+        self._waves: dict[Hashable, Wave] = {}
+
+    def __len__(self) -> int:
+        return len(self._waves)
+
+    def __iter__(self) -> Iterator[tuple[Hashable, Wave]]:
+        return iter(self._waves.items())
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._waves
+
+    def start(self, key: Hashable, origin: Hop, onward: Sequence[Hop]) -> Wave | None:
+        """Begin a wave; returned at once where it ends here."""
+        wave = Wave(origin, set(onward))
+        if not onward:
+            return wave
+        self._waves[key] = wave
+        return None
+
+    def answer(self, key: Hashable, hop: Hop, objection: str = "") -> Wave | None:
+        """Count an answer; the wave is returned, and forgotten, with its last."""
+        wave = self._waves.get(key)
+        if wave is None or hop not in wave.awaiting:
+            return None
+        wave.awaiting.discard(hop)
+        wave.objection = wave.objection or objection
+        if wave.awaiting:
+            return None
+        return self._waves.pop(key)
+
+    def forget(self, key: Hashable) -> None:
+        self._waves.pop(key, None)
+
+
+class Claim(NamedTuple):
+    """A client's presence at its edge broker, as every broker knows it."""
+
+    home: str
+    hop: Hop
+    incarnation: int
+
+
+class CRT:
+    """Client routing table. Two claims on one id coexist only until the overlay has refused one."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, dict[str, Claim]] = {}
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def __iter__(self) -> Iterator[tuple[str, Claim]]:
+        for client, claims in self._claims.items():
+            for claim in claims.values():
+                yield client, claim
+
+    def claims(self, client: str) -> dict[str, Claim]:
+        return self._claims.get(client, {})
+
+    def add(self, client: str, claim: Claim) -> None:
+        self._claims.setdefault(client, {})[claim.home] = claim
+
+    def remove(self, leave: Leave) -> Claim | None:
+        claims = self._claims.get(leave.client, {})
+        claim = claims.get(leave.home)
+        if claim is None or claim.incarnation != leave.incarnation:
+            return None
+        del claims[leave.home]
+        if not claims:
+            del self._claims[leave.client]
+        return claim
+
+    def behind(self, client: str, hop: Hop, incarnation: int) -> Claim | None:
+        """The claim of that life of the client, if it came from `hop`."""
+        claims = self._claims.get(client, {}).values()
+        return next((c for c in claims if c.hop == hop and c.incarnation == incarnation), None)
+
+
+class Known(NamedTuple):
+    incarnation: int
+    hop: Hop
+    next: str
+    """Its neighbour on the way here."""
+
+
+class OverlayMap:
+    """Every broker that has announced itself, and by which of our links."""
+
+    def __init__(self, broker: str, incarnation: int) -> None:
+        self._broker = broker
+        self._incarnation = incarnation
+        self.known: dict[str, Known] = {}
+
+    def hear(self, announce: Announce, hop: Hop) -> str | None:
+        """Learn of a broker. None: it is new. A sentence: the overlay is no tree. Empty: nothing to do."""
+        before = self.known.get(announce.broker)
+        incarnation = self._incarnation if announce.broker == self._broker else before and before.incarnation
+        if incarnation is not None and incarnation != announce.incarnation:
+            return f"Two brokers call themselves {announce.broker}; every broker of an overlay needs its own id."
+        if announce.broker == self._broker:
+            return ""  # around a cycle; the brokers between are heard twice, and then it can be named
+        via = announce.next or self._broker
+        if before is not None:
+            ring = [*self.path(announce.broker), *reversed(self.path(via))]
+            return f"The overlay has a cycle: {' - '.join(ring)}; remove one of these links."
+        self.known[announce.broker] = Known(announce.incarnation, hop, via)
+        return None
+
+    def path(self, broker: str) -> list[str]:
+        """From this broker to another, both included; as far as it is known."""
+        way = [broker]
+        while way[-1] != self._broker and way[-1] in self.known and len(way) <= len(self.known) + 1:
+            way.append(self.known[way[-1]].next)
+        return way[::-1]

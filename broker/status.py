@@ -1,0 +1,60 @@
+"""What a broker tells about its state: counts, open work and, on request, its tables; pure.
+
+The checks of later runs read this, so names stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from broker.core import Broker
+from broker.index import Record
+from broker.wire import MESSAGE_BYTES_MAX, StatusAnswer
+
+PART_BYTES = MESSAGE_BYTES_MAX // 2
+
+
+def describe(core: Broker, dump: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "broker": core.id,
+        "incarnation": core.incarnation,
+        "overlay": {name: {"hop": k.hop, "next": k.next} for name, k in core.overlay.known.items()},
+        "counts": {"clients": len(core.crt), "srt": len(core.routing.srt), "prt": len(core.routing.prt)},
+        "open": {
+            "joins": [_wave(key, wave.awaiting) for key, wave in core.joins],
+            "settles": [_wave(key, wave.awaiting) for key, wave in core.settles],
+        },
+    }
+    if dump:
+        document["tables"] = {
+            "crt": [{"client": client, **claim._asdict()} for client, claim in core.crt],
+            "srt": [_row(hop, record) for hop, record in core.routing.srt],
+            "prt": [_row(hop, record) for hop, record in core.routing.prt],
+        }
+    return document
+
+
+def answers(document: dict[str, Any]) -> Iterator[StatusAnswer]:
+    """The document as messages, each small enough for a frame."""
+    text = msgspec.json.encode(document)
+    for start in range(0, len(text), PART_BYTES):
+        yield StatusAnswer(text[start : start + PART_BYTES], more=start + PART_BYTES < len(text))
+
+
+def _wave(key: object, awaiting: set[str]) -> dict[str, Any]:
+    return {"key": key, "awaiting": sorted(awaiting)}
+
+
+def _row(hop: str, record: Record) -> dict[str, Any]:
+    return {
+        "kind": record.kind,
+        "client": record.client,
+        "stamp": record.stamp,
+        "filter": record.filter.as_mapping(),
+        "text": str(record.filter),
+        "hop": hop,
+        "tag": record.tag,
+    }

@@ -1,0 +1,133 @@
+"""A link and whatever connection carries it at present.
+
+What is to be sent is gathered in `outbox` and leaves with `flush`, once per destination and turn of the
+loop; an emulated delay stands between the two. What arrives is counted, and what has been processed is
+reported to the peer: at once when much has, within `REPORT_S` otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Raw
+
+from broker import wire
+from broker.delay import Delay, DelayLine
+from broker.link import Link
+from broker.transport.delayed import DelayedSender
+from broker.transport.stream import Stream
+from broker.wire import BODY_BYTES_TARGET, MESSAGE_BYTES_MAX, Message, Ping
+
+REPORT_S = 0.05
+QUIET_S = 5.0
+"""After so much silence a `Ping` asks for a sign of life."""
+SILENCE_S_MAX = 15.0
+"""After so much the connection is dead, whatever TCP says."""
+
+
+class Channel:
+    def __init__(self, name: str, delay: Delay) -> None:
+        self.link = Link()
+        self.stream: Stream | None = None
+        self.outbox: list[bytes | Raw] = []
+        self._loop = asyncio.get_running_loop()
+        self._report_timer: asyncio.TimerHandle | None = None
+        self._delayed: DelayedSender[bytes | Raw] | None = None
+        if not delay.is_zero:
+            self._delayed = DelayedSender(DelayLine(delay, name), self._push)
+
+    def send(self, message: Message) -> None:
+        """Into the outbox; it leaves with the next `flush`."""
+        self.outbox.append(wire.encode(message))
+
+    def flush(self) -> None:
+        pieces = self.outbox
+        if pieces:
+            self.outbox = []
+            if self._delayed is None:
+                self._push(pieces)
+                return
+            for piece in pieces:
+                self._delayed.push(piece)
+
+    def _push(self, pieces: list[bytes | Raw]) -> None:
+        joined = b"".join(pieces)
+        if len(joined) <= MESSAGE_BYTES_MAX or len(pieces) == 1:
+            self.link.push(joined, len(pieces))
+        else:
+            self._push_in_parts(pieces)
+        self.pump()
+
+    def _push_in_parts(self, pieces: list[bytes | Raw]) -> None:
+        """More than one frame can hold."""
+        part: list[bytes] = []
+        size = 0
+        for piece in map(bytes, pieces):
+            if part and size + len(piece) > BODY_BYTES_TARGET:
+                self.link.push(b"".join(part), len(part))
+                part, size = [], 0
+            part.append(piece)
+            size += len(piece)
+        self.link.push(b"".join(part), len(part))
+
+    @property
+    def is_busy(self) -> bool:
+        """Something has not been processed by the peer yet."""
+        return bool(self.outbox or self._delayed or self.link.queue_messages)
+
+    def pump(self) -> None:
+        """Write what the window allows."""
+        if self.stream is not None:
+            while (frame := self.link.take()) is not None:
+                self.stream.write(frame)
+
+    def attach(self, stream: Stream, peer_processed: int) -> None:
+        """A connection is there: go on where the peer's knowledge ends. May raise `WireError`."""
+        frames = self.link.resume(peer_processed)
+        if self.stream is not None:
+            self.stream.abort()
+        self.stream = stream
+        for frame in frames:
+            stream.write(frame)
+        self.pump()
+
+    def detach(self) -> None:
+        self.stream = None
+        if self._report_timer is not None:
+            self._report_timer.cancel()
+            self._report_timer = None
+
+    def done(self, count: int, byte_count: int) -> None:
+        """`count` messages of the peer have been processed."""
+        self.link.done(count, byte_count)
+        if self.link.report_is_due:
+            self._report()
+        elif self._report_timer is None and self.stream is not None:
+            self._report_timer = self._loop.call_later(REPORT_S, self._report)
+
+    def _report(self) -> None:
+        if self._report_timer is not None:
+            self._report_timer.cancel()
+            self._report_timer = None
+        frame = self.link.report()
+        if frame is not None and self.stream is not None:
+            self.stream.write(frame)
+
+    def look_after(self, now: float) -> bool:
+        """Every few seconds: ask a quiet peer for a sign of life. False: it is dead, and cut off."""
+        if self.stream is None:
+            return True
+        silence = now - self.stream.heard
+        if silence > SILENCE_S_MAX:
+            return False
+        if silence > QUIET_S and self.link.queue_messages == 0:
+            self.send(Ping())
+            self.flush()
+        return True
+
+    def close(self) -> None:
+        if self._delayed is not None:
+            self._delayed.flush_now()
+            self._delayed.close()
+            self._delayed = None
+        self.detach()

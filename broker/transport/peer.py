@@ -1,0 +1,109 @@
+"""A neighbour or client as its broker sees it, and what happens when it is slow.
+
+A destination whose queue has grown past `HOLD_BYTES` makes the sources that feed it wait: their frames
+are kept unprocessed, so their windows close and they slow down. A client that does not move at all is
+not waited for (`STALL_S`): its queue may grow to the broker's limit, then it is disconnected. So one
+stalled subscriber costs others at most `STALL_S`, and never more memory than the limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal
+
+from broker.delay import Delay
+from broker.routing import Hop
+from broker.transport.channel import Channel
+from broker.wire import AnyMessage
+
+HOLD_BYTES = 2 << 20
+RELEASE_BYTES = 1 << 20
+STALL_S = 0.25
+
+
+class Peer(Channel):
+    def __init__(self, hop: Hop, kind: Literal["broker", "client"], delay: Delay) -> None:
+        super().__init__(hop, delay)
+        self.hop = hop
+        self.kind = kind
+        self.name = hop.partition(":")[2]
+        self.incarnation = 0
+        """Of the other side; 0 before it has spoken."""
+        self.held: deque[tuple[list[AnyMessage], bytes]] = deque()
+        """Frames received and not processed, because a destination of this source is full."""
+        self.waits_for: set[Peer] = set()
+        self._waited_for_by: set[Peer] = set()
+        self.stalled = False
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self.grace_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self.link.queue_bytes > HOLD_BYTES and not self.stalled
+
+    def make_wait(self, source: Peer, release: Callable[[Peer], None]) -> None:
+        """`source` feeds us faster than we drain."""
+        source.waits_for.add(self)
+        self._waited_for_by.add(source)
+        if self._stall_timer is None and self.kind == "client":
+            self._watch(release)
+
+    def drained(self, release: Callable[[Peer], None]) -> None:
+        """The peer has processed something."""
+        self.stalled = False
+        if self._waited_for_by and self.link.queue_bytes < RELEASE_BYTES:
+            self._let_go(release)
+
+    def forget(self, release: Callable[[Peer], None]) -> None:
+        """This peer is gone: nobody waits for it, and it waits for nobody."""
+        self._let_go(release)
+        for other in self.waits_for:
+            other._waited_for_by.discard(self)
+        self.waits_for.clear()
+        self.held.clear()
+        if self.grace_timer is not None:
+            self.grace_timer.cancel()
+        self.close()
+
+    def _watch(self, release: Callable[[Peer], None]) -> None:
+        before = self.link.sent_processed
+
+        def look() -> None:
+            self._stall_timer = None
+            if not self._waited_for_by:
+                return
+            if self.link.sent_processed == before:
+                self.stalled = True
+                self._let_go(release)
+            else:
+                self._watch(release)
+
+        self._stall_timer = self._loop.call_later(STALL_S, look)
+
+    def _let_go(self, release: Callable[[Peer], None]) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+        waiting, self._waited_for_by = self._waited_for_by, set()
+        for source in waiting:
+            source.waits_for.discard(self)
+            if not source.waits_for:
+                self._loop.call_soon(release, source)
+
+    def status(self) -> dict[str, Any]:
+        link = self.link
+        return {
+            "hop": self.hop,
+            "kind": self.kind,
+            "state": "up" if self.stream else ("away" if self.incarnation else "connecting"),
+            "queue_bytes": link.queue_bytes,
+            "queue_messages": link.queue_messages,
+            "unacknowledged_messages": link.sent - link.sent_processed,
+            "sent": link.sent,
+            "received": link.processed,
+            "held": bool(self.waits_for),
+            "waits_for": sorted(peer.hop for peer in self.waits_for),
+            "stalled": self.stalled,
+        }

@@ -1,0 +1,203 @@
+"""Events and round trips through a chain of brokers, beside the bare limit of this machine.
+
+Every figure stands beside one of the same run: the rounds of brokers, relays and (on request) peer
+brokers take turns, so that a noisy minute hurts all of them alike, and medians are compared. The
+brokers are driven through the client library; the relays by ends that only write prepared frames and
+count, so that the limit is not held down by our own library.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from msgspec import Struct
+
+from labctl import overlay
+from labctl.bench import events
+from labctl.bench.workers import Worker, workers
+from labctl.topology import Topology
+
+RELAY = "labctl.bench.relay"
+ENDS = "labctl.bench.ends"
+Report = Callable[[str], None]
+
+
+class ChainResult(Struct, frozen=True):
+    brokers: int
+    subscriptions: int
+    """At each broker, beside the measured one."""
+    events: int
+    payload_bytes: int
+    message_bytes: int
+    rounds: int
+    events_per_s: float
+    limit_events_per_s: float
+    events_ratio: float
+    rtt_p50_us: float
+    rtt_p99_us: float
+    rtt_p999_us: float
+    limit_rtt_p50_us: float
+    limit_rtt_p99_us: float
+    limit_rtt_p999_us: float
+    rtt_ratio: float
+    peer: str | None = None
+    peer_events_per_s: float | None = None
+    peer_ratio: float | None = None
+
+
+class Plan(Struct, frozen=True):
+    brokers: int = 3
+    subscriptions: int = 1000
+    events: int = 300_000
+    payload_bytes: int = 64
+    round_trips: int = 3000
+    rounds: int = 3
+    peer: str | None = None
+
+
+def run(plan: Plan, report: Report = lambda text: None) -> ChainResult:
+    rates: dict[str, list[float]] = {"brokers": [], "relays": [], "peer": []}
+    trips: dict[str, list[dict[str, float]]] = {"brokers": [], "relays": []}
+    with ExitStack() as stack:
+        addresses = stack.enter_context(_broker_chain(plan, report))
+        peer = stack.enter_context(_peer_chain(plan, report))
+        for number in range(1, plan.rounds + 1):
+            report(f"round {number} of {plan.rounds}: relays")
+            rates["relays"].append(_relay_rate(plan))
+            trips["relays"].append(_relay_trips(plan))
+            report(f"round {number} of {plan.rounds}: brokers")
+            rates["brokers"].append(_broker_rate(plan, addresses))
+            trips["brokers"].append(_broker_trips(plan, addresses))
+            if peer is not None:
+                report(f"round {number} of {plan.rounds}: {plan.peer}")
+                rates["peer"].append(peer(plan.events, plan.payload_bytes))
+    return _result(plan, rates, trips)
+
+
+def _result(
+    plan: Plan, rates: dict[str, list[float]], trips: dict[str, list[dict[str, float]]]
+) -> ChainResult:
+    ours, limit = median(rates["brokers"]), median(rates["relays"])
+    peer = median(rates["peer"]) if rates["peer"] else None
+
+    def middle(whose: str, name: str) -> float:
+        return median(trip[name] for trip in trips[whose])
+
+    return ChainResult(
+        brokers=plan.brokers,
+        subscriptions=plan.subscriptions,
+        events=plan.events,
+        payload_bytes=plan.payload_bytes,
+        message_bytes=len(events.message(0, b"x" * plan.payload_bytes)),
+        rounds=plan.rounds,
+        events_per_s=round(ours),
+        limit_events_per_s=round(limit),
+        events_ratio=round(ours / limit, 3),
+        rtt_p50_us=middle("brokers", "p50_us"),
+        rtt_p99_us=middle("brokers", "p99_us"),
+        rtt_p999_us=middle("brokers", "p999_us"),
+        limit_rtt_p50_us=middle("relays", "p50_us"),
+        limit_rtt_p99_us=middle("relays", "p99_us"),
+        limit_rtt_p999_us=middle("relays", "p999_us"),
+        rtt_ratio=round(middle("brokers", "p50_us") / middle("relays", "p50_us"), 3),
+        peer=plan.peer,
+        peer_events_per_s=None if peer is None else round(peer),
+        peer_ratio=None if peer is None else round(ours / peer, 2),
+    )
+
+
+@contextmanager
+def _broker_chain(plan: Plan, report: Report) -> Iterator[list[str]]:
+    """Brokers in a line, each with its background subscriptions."""
+    report(f"starting {plan.brokers} brokers, {plan.subscriptions} subscriptions at each")
+    names = [f"b{n}" for n in range(1, plan.brokers + 1)]
+    line = Topology(tuple(names), tuple(pairwise(names)))
+    with overlay.running(line, f"bench-{os.getpid()}") as state:
+        addresses = {broker.id: broker.address for broker in state.brokers}
+        roles = [
+            ("background", {"address": addresses[n], "broker": n, "subscriptions": plan.subscriptions})
+            for n in names
+        ]
+        with workers(ENDS, *roles) as holders:
+            for holder in holders:
+                holder.wait_ready()
+            yield [addresses[name] for name in names]
+
+
+@contextmanager
+def _peer_chain(plan: Plan, report: Report) -> Iterator[Callable[[int, int], float] | None]:
+    if plan.peer is None:
+        yield None
+        return
+    from labctl.bench import mosquitto
+
+    report(f"starting {plan.brokers} bridged Mosquitto brokers, {plan.subscriptions} subscriptions at each")
+    with mosquitto.chain(plan.brokers, plan.subscriptions) as measure:
+        yield measure
+
+
+def _broker_rate(plan: Plan, addresses: list[str]) -> float:
+    common = {"events": plan.events, "payload_bytes": plan.payload_bytes}
+    with workers(
+        ENDS,
+        ("publisher", {"address": addresses[0], **common}),
+        ("subscriber", {"address": addresses[-1], **common}),
+    ) as (publisher, subscriber):
+        return _measure_rate(publisher, subscriber)
+
+
+def _broker_trips(plan: Plan, addresses: list[str]) -> dict[str, Any]:
+    common = {"round_trips": plan.round_trips, "payload_bytes": plan.payload_bytes}
+    with workers(ENDS, ("echo", {"address": addresses[-1], **common})) as (echo,):
+        echo.wait_ready()
+        echo.go()
+        with workers(ENDS, ("ping", {"address": addresses[0], **common})) as (ping,):
+            ping.wait_ready()
+            ping.go()
+            return ping.result()
+
+
+def _relay_rate(plan: Plan) -> float:
+    common = {"events": plan.events, "payload_bytes": plan.payload_bytes}
+    with _relay_chain(plan) as (first, last):
+        # The last relay takes its left neighbour first; the chain is already joined up to there.
+        with workers(RELAY, ("subscriber", {"port": last, **common})) as (subscriber,):
+            with workers(RELAY, ("publisher", {"port": first, **common})) as (publisher,):
+                return _measure_rate(publisher, subscriber)
+
+
+def _relay_trips(plan: Plan) -> dict[str, Any]:
+    common = {"round_trips": plan.round_trips, "payload_bytes": plan.payload_bytes}
+    with _relay_chain(plan) as (first, last), workers(RELAY, ("echo", {"port": last})) as (echo,):
+        echo.wait_ready()
+        echo.go()
+        with workers(RELAY, ("ping", {"port": first, **common})) as (ping,):
+            ping.wait_ready()
+            ping.go()
+            return ping.result()
+
+
+@contextmanager
+def _relay_chain(plan: Plan) -> Iterator[tuple[int, int]]:
+    """Ports of the first and the last relay."""
+    with ExitStack() as stack:
+        port, last = 0, 0
+        for _ in range(plan.brokers):
+            (relay,) = stack.enter_context(workers(RELAY, ("relay", {"next": port})))
+            port = relay.wait_ready()["port"]
+            last = last or port
+        yield port, last
+
+
+def _measure_rate(publisher: Worker, subscriber: Worker) -> float:
+    subscriber.wait_ready()
+    publisher.wait_ready()
+    subscriber.go()
+    publisher.go()
+    return float(subscriber.result()["events_per_s"])
+

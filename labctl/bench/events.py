@@ -1,0 +1,38 @@
+"""The events of the chain benchmark, the same for brokers and relays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from broker import wire
+from broker.filters import Event, between
+from broker.wire import Publish
+
+BATCH = 256
+"""Events in a frame: what a publisher of the client library sends at a time."""
+
+
+def event(number: int) -> Event:
+    """All distinct, so that no cache of decisions could answer."""
+    return {"process": "p1", "n": number}
+
+
+def message(number: int, payload: bytes) -> bytes:
+    return wire.encode(Publish(2**63 + number, event(number), payload))
+
+
+def frames(count: int, payload: bytes) -> Iterator[bytes]:
+    for start in range(0, count, BATCH):
+        messages = [message(number, payload) for number in range(start, min(start + BATCH, count))]
+        yield wire.frame(b"".join(messages), len(messages), 1, 0)
+
+
+def background(count: int, broker: str) -> Iterator[dict[str, Any]]:
+    """Subscriptions that no event of the benchmark matches, and that every broker must look past."""
+    for number in range(count):
+        process = f"{broker}-{number % 100}"
+        if number % 2:
+            yield {"process": process, "n": number}
+        else:
+            yield {"process": process, "n": between(number, number + 1000)}

@@ -1,0 +1,216 @@
+"""The bare limit: relays that only decode the frames and forward each message's bytes, and their ends.
+
+What a chain of these passes is what this machine could pass through a chain of brokers that decide for
+nothing. Framing, decoding, joining and writing are those of the broker; matching, numbering, flow
+control and sessions are not there. Run as a worker (`labctl.bench.workers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec import Raw
+
+from broker import wire
+from broker.transport.stream import Stream
+from broker.wire import Header, Publish
+from labctl.bench import events
+from labctl.bench.workers import Ready, clock, percentiles_us, rate, serve
+
+
+class Paced(Stream):
+    """A stream whose peer's fullness stops the other side's reading: TCP's own back-pressure."""
+
+    def pause_writing(self) -> None:
+        self._owner.full(self, True)  # type: ignore[attr-defined]
+
+    def resume_writing(self) -> None:
+        self._owner.full(self, False)  # type: ignore[attr-defined]
+
+    def reading(self, on: bool) -> None:
+        if self._transport is not None:
+            (self._transport.resume_reading if on else self._transport.pause_reading)()
+
+
+class Relay:
+    """Two streams; what comes from one goes to the other."""
+
+    def __init__(self) -> None:
+        self.other: dict[Stream, Paced] = {}
+        self._out: list[Raw] = []
+
+    def stream_opened(self, stream: Stream) -> None:
+        pass
+
+    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+        out = self._out
+        for message, piece in zip(wire.decode(body), wire.split(body), strict=True):
+            if type(message) is Publish:
+                out.append(piece)
+
+    def turn_ended(self, stream: Stream) -> None:
+        pieces, self._out = self._out, []
+        if pieces:
+            self.other[stream].write(wire.frame(b"".join(pieces), len(pieces), 1, 0))
+
+    def stream_closed(self, stream: Stream, reason: str) -> None:
+        other = self.other.get(stream)
+        if other is not None:
+            other.close()
+
+    def full(self, stream: Stream, is_full: bool) -> None:
+        if stream in self.other:
+            self.other[stream].reading(not is_full)
+
+
+async def relay(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
+    """Listens, dials the next (if there is one), joins the two; until it is stopped."""
+    loop = asyncio.get_running_loop()
+    owner = Relay()
+    arrived: asyncio.Queue[Paced] = asyncio.Queue()
+
+    def accept() -> Paced:
+        stream = Paced(owner)
+        arrived.put_nowait(stream)
+        return stream
+
+    listener = await loop.create_server(accept, "127.0.0.1", 0)
+    waiting = asyncio.ensure_future(ready({"port": listener.sockets[0].getsockname()[1]}))
+    left = await arrived.get()
+    if arguments["next"]:
+        _, right = await loop.create_connection(lambda: Paced(owner), "127.0.0.1", arguments["next"])
+    else:
+        right = await arrived.get()  # the last relay: both of its peers come to it
+    owner.other = {left: right, right: left}
+    await waiting
+    return {}
+
+
+class Counter:
+    """A bare subscriber: decodes and counts."""
+
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+        self.count = 0
+        self.first = self.last = 0.0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def stream_opened(self, stream: Stream) -> None:
+        pass
+
+    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+        if not self.count:
+            self.first = clock()
+        for message in wire.decode(body):
+            if type(message) is Publish:
+                self.count += 1
+        if self.count >= self._expected and not self.done.done():
+            self.last = clock()
+            self.done.set_result(None)
+
+    def turn_ended(self, stream: Stream) -> None:
+        pass
+
+    def stream_closed(self, stream: Stream, reason: str) -> None:
+        pass
+
+
+async def subscriber(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
+    loop = asyncio.get_running_loop()
+    counter = Counter(arguments["events"])
+    await loop.create_connection(lambda: Stream(counter), "127.0.0.1", arguments["port"])
+    await ready({})
+    await counter.done
+    return {"events_per_s": rate(counter.count, counter.first, counter.last)}
+
+
+class Pacer:
+    """A bare publisher's owner: knows when its stream is full."""
+
+    def __init__(self) -> None:
+        self.room = asyncio.Event()
+        self.room.set()
+
+    def stream_opened(self, stream: Stream) -> None:
+        pass
+
+    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+        pass
+
+    def turn_ended(self, stream: Stream) -> None:
+        pass
+
+    def stream_closed(self, stream: Stream, reason: str) -> None:
+        pass
+
+    def full(self, stream: Stream, is_full: bool) -> None:
+        (self.room.clear if is_full else self.room.set)()
+
+
+async def publisher(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
+    loop = asyncio.get_running_loop()
+    pacer = Pacer()
+    frames = list(events.frames(arguments["events"], b"x" * arguments["payload_bytes"]))
+    _, stream = await loop.create_connection(lambda: Paced(pacer), "127.0.0.1", arguments["port"])
+    await ready({})
+    for frame in frames:
+        stream.write(frame)
+        await asyncio.sleep(0)
+        await pacer.room.wait()
+    await stream.closed
+    return {}
+
+
+class Echo(Pacer):
+    """Sends every message back."""
+
+    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+        count = len(wire.decode(body))
+        stream.write(wire.frame(b"".join(wire.split(body)), count, 1, 0))
+
+
+async def echo(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
+    owner = Echo()
+    loop = asyncio.get_running_loop()
+    _, stream = await loop.create_connection(lambda: Stream(owner), "127.0.0.1", arguments["port"])
+    await ready({})
+    await stream.closed
+    return {}
+
+
+class Ping(Pacer):
+    def __init__(self, payload: bytes, count: int) -> None:
+        super().__init__()
+        self._frames = [
+            wire.frame(events.message(number, payload), 1, 1, 0) for number in range(count)
+        ]
+        self.samples: list[float] = []
+        self._sent_at = 0.0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def send(self, stream: Stream) -> None:
+        if not self._frames:
+            self.done.set_result(None)
+            return
+        self._sent_at = clock()
+        stream.write(self._frames.pop())
+
+    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+        wire.decode(body)
+        self.samples.append(clock() - self._sent_at)
+        self.send(stream)
+
+
+async def ping(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
+    loop = asyncio.get_running_loop()
+    owner = Ping(b"x" * arguments["payload_bytes"], arguments["round_trips"])
+    _, stream = await loop.create_connection(lambda: Stream(owner), "127.0.0.1", arguments["port"])
+    await ready({})
+    owner.send(stream)
+    await owner.done
+    return percentiles_us(owner.samples[len(owner.samples) // 10 :])
+
+
+if __name__ == "__main__":
+    serve({"relay": relay, "subscriber": subscriber, "publisher": publisher, "echo": echo, "ping": ping})

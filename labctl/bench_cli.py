@@ -1,0 +1,86 @@
+"""`labctl bench`: how fast the broker is, beside the limit of this machine in the same run."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from labctl.output import Output
+
+app = typer.Typer(invoke_without_command=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")]
+
+
+class Peer(StrEnum):
+    MOSQUITTO = "mosquitto"
+
+
+@app.callback(epilog="Examples: labctl bench --peer mosquitto; labctl bench matching --subscriptions 100000")
+def chain(
+    context: typer.Context,
+    brokers: Annotated[int, typer.Option(min=1, help="Length of the chain.")] = 3,
+    subscriptions: Annotated[
+        int, typer.Option(min=0, help="At each broker, beside the subscriber's own.")
+    ] = 1000,
+    payload_bytes: Annotated[int, typer.Option(min=0, help="Of each event.")] = 64,
+    events: Annotated[
+        int | None, typer.Option(min=1, help="How many; otherwise as many as --seconds allows.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long each part measures.")] = 5.0,
+    peer: Annotated[
+        Peer | None, typer.Option(help="Also measure three bridged brokers of this kind.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Measure events per second and round trip through a chain of brokers.
+
+    Beside each figure stands the limit: the same frames through relays that only decode and forward them.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from labctl.bench.chain import run
+
+    out = Output(json)
+    with out.working("measuring a chain of brokers") as report:
+        result = run(
+            brokers=brokers,
+            subscriptions=subscriptions,
+            payload_bytes=payload_bytes,
+            events=events,
+            seconds=seconds,
+            peer=peer.value if peer else None,
+            report=report,
+        )
+    _show(out, "Chain of brokers", result)
+
+
+@app.command("matching", epilog="Example: labctl bench matching --subscriptions 100000 --json")
+def matching(
+    subscriptions: Annotated[int, typer.Option(min=1, help="In the index.")] = 100_000,
+    events: Annotated[int, typer.Option(min=1, help="To match; all different.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of subscriptions and events.")] = 1,
+    json: Json = False,
+) -> None:
+    """Measure what one next-hop decision costs with many subscriptions, and with 100 of them.
+
+    Also what it costs to insert one, and how much memory each takes.
+    """
+    from labctl.bench.matching import run
+
+    out = Output(json)
+    with out.working(f"measuring decisions among {subscriptions} subscriptions") as report:
+        result = run(subscriptions=subscriptions, events=events, seed=seed, report=report)
+    _show(out, "Matching", result)
+
+
+def _show(out: Output, title: str, result: object) -> None:
+    """A result is a Struct or a dataclass; its fields carry their units in their names."""
+    import msgspec
+
+    out.document(result)
+    if not out.json:
+        fields = msgspec.to_builtins(result)
+        out.table(title, ("figure", "value"), [(name, value) for name, value in fields.items()])

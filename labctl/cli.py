@@ -1,0 +1,99 @@
+"""The `labctl` command: its groups, and the one place where an error becomes an exit code.
+
+Commands are thin: they turn options into typed values, call a function, and print what it returns.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import signal
+import sys
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from labctl import bench_cli, doctor, overlay_cli
+from labctl.exits import DONE, INFRASTRUCTURE, INTERRUPTED, LabError
+from labctl.output import Output, print_error
+
+
+class Commands(TyperGroup):
+    """Expected errors end in one sentence and their exit code, never in a traceback."""
+
+    # Typed loosely: typer carries its own copy of click since 0.16, and click's types before that.
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except LabError as error:
+            print_error(error)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            print_error("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    # Boxes and colours are for people; a log file gets plain lines.
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A lab in a command: experiments on distributed publish/subscribe messaging.",
+    epilog="Begin with: labctl doctor, then labctl overlay up --brokers 3",
+)
+app.add_typer(overlay_cli.app, name="overlay")
+app.add_typer(bench_cli.app, name="bench")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        Output().say(f"labctl {importlib.metadata.version('labctl')}")
+        raise typer.Exit(DONE)
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A lab in a command: experiments on distributed publish/subscribe messaging."""
+
+
+@app.command("doctor", epilog="Example: labctl doctor --json | jq '.checks[] | select(.ok == false)'")
+def run_doctor(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+) -> None:
+    """Check whether this machine is fit for a local lab, and say what to do where it is not.
+
+    Ends with 0 when every required check is well, and with 4 otherwise; optional checks only advise.
+    """
+    out = Output(json)
+    checks = doctor.examine()
+    ok = doctor.all_required_ok(checks)
+    out.document({"ok": ok, "checks": checks})
+    if not json:
+        rows = [(_verdict(check), check.name, check.detail, check.advice) for check in checks]
+        out.table("This machine", ("verdict", "check", "found", "advice"), rows)
+    if not ok:
+        raise typer.Exit(INFRASTRUCTURE)
+
+
+def _verdict(check: doctor.Check) -> str:
+    if check.ok:
+        return "ok"
+    return "not ok" if check.required else "advice"
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    # Whoever ends us politely gets the same cleaning up as Ctrl-C.
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    app(prog_name="labctl")

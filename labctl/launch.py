@@ -1,0 +1,214 @@
+"""Starts broker processes and waits until they are proven up: each says so, and each link stands.
+
+Writes nothing down and stops nothing: that is `labctl.overlay`, which must do both also when this
+module fails half-way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from labctl.exits import INFRASTRUCTURE, USAGE, LabError, UsageProblem
+from labctl.overlay_state import BrokerRecord
+from labctl.topology import Topology
+
+Document = dict[str, Any]
+"""A broker's answer to a status request."""
+
+LOOPBACK = "127.0.0.1"
+PORT_MIN = 10_000
+POLL_S = 0.02
+ASK_TIMEOUT_S = 2.0
+_STARTED: list[subprocess.Popen[bytes]] = []
+"""Kept because Python warns of a process object that is dropped while its process lives on."""
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+class StartError(LabError):
+    """A broker, or a link, that did not come up."""
+
+    def __init__(self, text: str, exit_code: int = INFRASTRUCTURE) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+class Log:
+    """A broker's log, as far as it has been read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.ready = False
+        self.reason = ""
+        """Why it ended: its fatal event or, for want of one, the last thing it said in plain text."""
+        self._offset = 0
+
+    def read(self) -> None:
+        with open(self.path, "rb") as file:
+            file.seek(self._offset)
+            complete = file.read().rpartition(b"\n")[0]
+        if complete:
+            self._offset += len(complete) + 1
+            for line in complete.split(b"\n"):
+                self._take(line.decode(errors="replace").strip())
+
+    def _take(self, line: str) -> None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            self.reason = line or self.reason
+            return
+        if not isinstance(event, dict):
+            return
+        if event.get("event") == "ready":
+            self.ready = True
+        if event.get("event") == "fatal":
+            self.reason = str(event.get("reason", ""))
+
+
+class Child:
+    """A broker process that we have started."""
+
+    def __init__(self, record: BrokerRecord) -> None:
+        self.record = record
+        self.log = Log(record.log)
+        with open(record.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "broker", "--config", record.config],
+                # Python looks for modules here first: the folder holds none that could hide `broker`.
+                cwd=Path(record.config).parent,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        _STARTED.append(self.process)
+
+    def check(self) -> None:
+        """Raise when the broker has ended, with the reason that it gave itself."""
+        code = self.process.poll()
+        self.log.read()
+        if code is None:
+            return
+        ended = (
+            f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+        )
+        reason = self.log.reason.rstrip(".") or ended
+        text = f"broker {self.record.id} did not stay up: {reason} (log: {self.record.log})"
+        raise StartError(text, code if code in (USAGE, INFRASTRUCTURE) else INFRASTRUCTURE)
+
+
+@contextmanager
+def reserved_ports(count: int) -> Iterator[list[int]]:
+    """Free loopback ports, held until the block ends.
+
+    They lie below the range from which the kernel takes ports for outgoing connections: a broker
+    that dials its neighbour must not be given the port on which a third is about to listen.
+    """
+    first = int(_EPHEMERAL_PORTS.read_text().split()[0]) if _EPHEMERAL_PORTS.exists() else 32_768
+    candidates = range(PORT_MIN, first) if first > PORT_MIN + 1_000 else range(PORT_MIN, 65_536)
+    ports: list[int] = []
+    with ExitStack() as held:
+        for port in random.sample(candidates, len(candidates)):
+            if len(ports) == count:
+                break
+            probe = socket.socket()
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                probe.close()
+                continue
+            held.enter_context(probe)
+            ports.append(port)
+        if len(ports) < count:
+            raise StartError(f"only {len(ports)} free loopback ports; the overlay needs {count}")
+        yield ports
+
+
+def ports_from(base_port: int, count: int) -> list[int]:
+    if not 1 <= base_port <= 65_535 - count + 1:
+        raise UsageProblem(f"{count} ports from {base_port} up do not lie between 1 and 65535")
+    return list(range(base_port, base_port + count))
+
+
+def wait_until_ready(children: Sequence[Child], deadline: float) -> None:
+    """Until every broker has said that it is ready; `deadline` by the monotonic clock."""
+    while True:
+        for child in children:
+            child.check()
+        silent = [child for child in children if not child.log.ready]
+        if not silent:
+            return
+        if time.monotonic() > deadline:
+            names = ", ".join(child.record.id for child in silent)
+            raise StartError(f"not ready in time: broker {names} (log: {silent[0].record.log})")
+        time.sleep(POLL_S)
+
+
+def wait_until_linked(
+    topology: Topology, addresses: Mapping[str, str], deadline: float, check: Callable[[], None]
+) -> None:
+    """Until every link is up at both ends and every broker knows every other; `check` may raise."""
+    asyncio.run(_until_linked(topology, addresses, deadline, check))
+
+
+async def _until_linked(
+    topology: Topology, addresses: Mapping[str, str], deadline: float, check: Callable[[], None]
+) -> None:
+    while True:
+        check()
+        answers = await ask(addresses, timeout_s=ASK_TIMEOUT_S)
+        documents = {broker: answer for broker, answer in answers.items() if isinstance(answer, dict)}
+        missing = missing_in(topology, documents)
+        if not missing:
+            return
+        if time.monotonic() > deadline:
+            more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+            raise StartError(f"the overlay did not come up in time: {missing[0]}{more}")
+        await asyncio.sleep(POLL_S)
+
+
+def missing_in(topology: Topology, documents: Mapping[str, Document]) -> list[str]:
+    """What the brokers' answers lack to be this overlay, one phrase each."""
+    missing = [f"broker {broker} does not answer" for broker in topology.brokers if broker not in documents]
+    for link in topology.links:
+        for here, there in (link, link[::-1]):
+            if here in documents and there not in _linked_brokers(documents[here]):
+                missing.append(f"the link {here} - {there} is not up at {here}")
+    for broker, document in documents.items():
+        unknown = sorted(set(topology.brokers) - {broker} - set(document["overlay"]))
+        if unknown:
+            missing.append(f"broker {broker} does not know {', '.join(unknown)}")
+    return missing
+
+
+async def ask(
+    addresses: Mapping[str, str], dump: bool = False, timeout_s: float = 5.0
+) -> dict[str, Document | str]:
+    """Every broker at once; a sentence instead of a document where one does not answer."""
+    # Imported here because only commands that talk to brokers should pay for loading the client.
+    from client.errors import ClientError
+    from client.monitor import fetch_status
+
+    async def one(address: str) -> Document | str:
+        try:
+            return await fetch_status(address, dump=dump, timeout_s=timeout_s)
+        except ClientError as error:
+            return str(error)
+
+    answers = await asyncio.gather(*(one(address) for address in addresses.values()))
+    return dict(zip(addresses, answers, strict=True))
+
+
+def _linked_brokers(document: Document) -> set[str]:
+    return {link["hop"] for link in document["links"] if link["kind"] == "broker" and link["state"] == "up"}

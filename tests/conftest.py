@@ -1,0 +1,28 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def require() -> Callable[[str], str]:
+    """`require("mosquitto")` gives the program's path; without it the test is skipped, or fails in CI.
+
+    A machine that is there to test everything must not turn green by testing less.
+    """
+    return find_program
+
+
+def find_program(program: str) -> str:
+    path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+    if path is not None:
+        return path
+    reason = f"{program} is not installed; tests/system-packages.sh installs it or says how"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)

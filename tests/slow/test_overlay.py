@@ -1,0 +1,290 @@
+"""A local overlay of real processes: up, status, down, and nothing left behind, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labctl import launch, nodefile, overlay, overlay_state, processes
+from labctl.topology import standard
+
+pytestmark = pytest.mark.slow
+
+DEADLINE_S = 30.0
+LABCTL = [sys.executable, "-c", "from labctl.cli import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def clean_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every test has a state folder of its own, and fails when it leaves a process behind."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    yield
+    left = brokers_below(tmp_path)
+    processes.stop(left)
+    assert left == []
+
+
+def brokers_below(folder: Path) -> list[processes.Process]:
+    return processes.find(lambda process: any(a.startswith(f"{folder}/") for a in process.arguments))
+
+
+def start_labctl(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*LABCTL, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def labctl(*arguments: str) -> tuple[int, str, str]:
+    with start_labctl(*arguments) as process:
+        out, err = process.communicate(timeout=DEADLINE_S)
+        return process.returncode, out, err
+
+
+def labctl_json(*arguments: str) -> dict[str, Any]:
+    code, out, err = labctl(*arguments, "--json")
+    assert code == 0, err
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_an_overlay_comes_up_answers_and_goes(tmp_path: Path, count: int) -> None:
+    started = labctl_json("overlay", "up", "--brokers", str(count))
+    assert {broker["id"] for broker in started["brokers"]} == set(standard(count).brokers)
+    assert len(brokers_below(tmp_path)) == count
+
+    status = labctl_json("overlay", "status", "--dump")
+    assert status["state"] == "up"
+    for broker in status["brokers"]:
+        neighbours = {link["hop"] for link in broker["status"]["links"] if link["kind"] == "broker"}
+        assert neighbours == set(standard(count).neighbours(broker["broker"]))
+        assert set(broker["status"]["tables"]) == {"crt", "srt", "prt"}
+
+    stopped = labctl_json("overlay", "down")["stopped"]
+    assert [broker["how"] for broker in stopped] == ["stopped"] * count
+    assert brokers_below(tmp_path) == []
+    assert overlay_state.names() == []
+
+
+def test_people_see_brokers_and_links_and_no_control_characters() -> None:
+    overlay.up(standard(3))
+    code, out, _ = labctl("overlay", "status")
+    assert code == 0
+    assert "\x1b" not in out
+    for word in ("b1", "b2", "b3", "Links", "up"):
+        assert word in out
+    overlay.down()
+
+
+def test_a_second_down_finds_nothing_to_do() -> None:
+    overlay.up(standard(1))
+    assert [stopped.how for stopped in overlay.down()] == ["stopped"]
+    assert overlay.down() == ()
+    assert labctl_json("overlay", "down") == {"stopped": []}
+
+
+def test_two_overlays_run_at_once_and_one_goes_without_the_other(tmp_path: Path) -> None:
+    both = [start_labctl("overlay", "up", "--brokers", "3", "--name", name) for name in ("east", "west")]
+    assert [process.wait(DEADLINE_S) for process in both] == [0, 0]
+    for process in both:
+        process.communicate()
+    assert len(brokers_below(tmp_path)) == 6
+    overlay.down("east")
+    assert overlay.status("west").state == "up"
+    assert len(brokers_below(tmp_path)) == 3
+    assert labctl_json("overlay", "down", "--all")["stopped"][0]["name"] == "west"
+
+
+def test_an_overlay_that_is_up_is_not_started_again() -> None:
+    state = overlay.up(standard(1))
+    code, out, err = labctl("overlay", "up", "--brokers", "1")
+    assert (code, out) == (4, "")
+    assert "labctl overlay down --name default" in err
+    assert overlay.status().brokers[0].pid == state.brokers[0].pid
+    overlay.down()
+
+
+def test_two_labctl_do_not_work_on_one_overlay(monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay.up(standard(1))
+    monkeypatch.setattr(overlay_state, "LOCK_WAIT_S", 0.2)
+    with overlay_state.locked("default"):
+        with pytest.raises(overlay_state.StateError, match="another labctl is working"):
+            overlay.down()
+        assert overlay.status().state == "up"
+    overlay.down()
+
+
+def test_a_port_in_use_ends_with_4_and_names_broker_and_port(tmp_path: Path) -> None:
+    with launch.reserved_ports(1) as ports:
+        port = ports[0]
+    with socket.create_server(("127.0.0.1", port)):
+        code, out, err = labctl("overlay", "up", "--brokers", "3", "--base-port", str(port), "--json")
+    assert (code, out) == (4, "")
+    assert "broker b1" in err
+    assert str(port) in err
+    assert brokers_below(tmp_path) == []
+
+
+def test_a_setting_that_the_broker_refuses_ends_with_2_and_its_own_sentence(tmp_path: Path) -> None:
+    settings = overlay.Settings(common=nodefile.Common(limits={"payload_bytes_mx": 1}))
+    with pytest.raises(launch.StartError, match="payload_bytes_max") as caught:
+        overlay.up(standard(1), settings=settings)
+    assert caught.value.exit_code == 2
+    assert brokers_below(tmp_path) == []
+
+
+def test_after_a_failed_start_the_logs_are_kept_and_the_next_start_replaces_them() -> None:
+    bad = overlay.Settings(common=nodefile.Common(limits={"payload_bytes_mx": 1}))
+    with pytest.raises(launch.StartError) as caught:
+        overlay.up(standard(1), settings=bad)
+    log = Path(str(caught.value).rpartition("log: ")[2].rstrip(")"))
+    assert "payload_bytes_mx" in log.read_text()
+    assert not overlay.overview()[0].stale
+    with overlay.running(standard(1), "default"):
+        assert overlay.status().state == "up"
+
+
+def test_a_broker_that_died_is_named_and_down_still_stops_the_others() -> None:
+    state = overlay.up(standard(3))
+    pid = state.brokers[2].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    code, out, err = labctl("overlay", "status", "--json")
+    assert code == 4, err
+    document = json.loads(out)
+    assert document["state"] == "broken"
+    assert [broker["alive"] for broker in document["brokers"]] == [True, True, False]
+    assert "broker b3 does not answer" in document["missing"]
+    assert overlay.overview()[0].stale
+    assert {stopped.broker: stopped.how for stopped in overlay.down()} == {
+        "b1": "stopped",
+        "b2": "stopped",
+        "b3": "was not running",
+    }
+
+
+def test_a_reused_pid_is_never_killed() -> None:
+    state = overlay.up(standard(1))
+    overlay.down()
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        overlay_state.make_folder("default")
+        record = overlay_state.BrokerRecord(
+            "b1", "127.0.0.1:1", state.brokers[0].config, "", bystander.pid, 1
+        )
+        overlay_state.write(overlay_state.OverlayState("default", "up", (record,), ()))
+        assert [stopped.how for stopped in overlay.down()] == ["was not running"]
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_up_stops_what_it_started_and_ends_with_130(tmp_path: Path, number: int) -> None:
+    with start_labctl("overlay", "up", "--brokers", "5") as process:
+        wait_until(lambda: len(brokers_below(tmp_path)) >= 2)
+        process.send_signal(number)
+        process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+    assert brokers_below(tmp_path) == []
+    assert overlay_state.names() == []
+
+
+KILLED_AT_STEP = """
+import os, signal, sys
+from labctl import overlay, overlay_state
+from labctl.topology import standard
+step, before = int(sys.argv[1]), sys.argv[2] == "before"
+write, calls = overlay_state.write, 0
+def dying_write(state):
+    global calls
+    calls += 1
+    if not (before and calls == step):
+        write(state)
+    if calls == step:
+        os.kill(os.getpid(), signal.SIGKILL)
+overlay_state.write = dying_write
+overlay.up(standard(3))
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
+def test_down_finds_everything_after_kill_9_at_any_step_of_up(tmp_path: Path, step: int, moment: str) -> None:
+    """Steps 2 to 4 write down one process each that has just been started; 5 is the overlay being up."""
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_STEP, str(step), moment], timeout=DEADLINE_S, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    code, _, err = labctl("overlay", "down")
+    assert code == 0, err
+    assert brokers_below(tmp_path) == []
+    assert overlay_state.names() == []
+
+
+def test_down_finds_everything_after_kill_9_while_brokers_are_being_forked(tmp_path: Path) -> None:
+    """At once after the kill, when a forked child may not yet show what it is."""
+    for wanted in range(1, 6):
+        with start_labctl("overlay", "up", "--brokers", "5") as process:
+            wait_until(lambda wanted=wanted: len(brokers_below(tmp_path)) >= wanted)  # type: ignore[misc]
+            process.kill()
+            stopped = overlay.down()
+        assert sum(broker.how in {"stopped", "killed"} for broker in stopped) >= wanted
+        assert brokers_below(tmp_path) == []
+
+
+def test_down_works_without_a_readable_state(tmp_path: Path) -> None:
+    overlay.up(standard(3))
+    (overlay_state.folder("default") / "state.json").write_text("{")
+    with pytest.raises(overlay_state.StateError, match="cannot be read"):
+        overlay.status()
+    assert len(overlay.down()) == 3
+    assert brokers_below(tmp_path) == []
+
+
+def test_a_cycle_in_a_topology_file_ends_with_2_before_anything_is_started(tmp_path: Path) -> None:
+    file = tmp_path / "ring.yaml"
+    file.write_text("links: [[b1, b2], [b2, b3], [b3, b1]]")
+    code, out, err = labctl("overlay", "up", "--topology", str(file))
+    assert (code, out) == (2, "")
+    assert "cycle: b1 - b2 - b3 - b1" in err
+    assert overlay_state.names() == []
+
+
+def test_a_topology_file_becomes_that_tree(tmp_path: Path) -> None:
+    file = tmp_path / "tree.yaml"
+    file.write_text(
+        "links: [[hub, east], [hub, west], [west, far]]\ndelay: {brokers: {delay_ms: 2, seed: 3}}"
+    )
+    labctl_json("overlay", "up", "--topology", str(file))
+    status = overlay.status()
+    known = {b.broker: set(b.status["overlay"]) - {b.broker} for b in status.brokers if b.status}
+    assert known["far"] == {"hub", "east", "west"}
+    overlay.down()
+
+
+def test_only_json_is_on_stdout(tmp_path: Path) -> None:
+    for command in (["up", "--brokers", "1"], ["status"], ["list"], ["down"]):
+        code, out, _ = labctl("overlay", *command, "--json")
+        assert code == 0
+        assert isinstance(json.loads(out), dict)
+    assert brokers_below(tmp_path) == []

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Installs the programs that tests need and pip cannot bring. As root with apt-get it does so; otherwise
+# it says what to type, and the tests concerned are skipped, unless CI=true: then it fails.
+set -euo pipefail
+
+PACKAGES=(mosquitto) # each has a program of its own name
+POLICY=/usr/sbin/policy-rc.d
+KEPT=$POLICY.kept-by-labctl-tests
+MARK="# by labctl's tests/system-packages.sh, for the time of an installation"
+export PATH=$PATH:/usr/sbin:/sbin
+
+give_up() {
+  printf '%s\n' "$*" >&2
+  [[ ${CI:-} != true ]] || exit 1
+  exit 0
+}
+
+missing=()
+for package in "${PACKAGES[@]}"; do
+  command -v "$package" >/dev/null || missing+=("$package")
+done
+((${#missing[@]})) || exit 0
+
+command -v apt-get >/dev/null || give_up "Tests want ${missing[*]}; install it with your system's packager."
+[[ $(id -u) == 0 ]] ||
+  give_up "Tests want ${missing[*]}. Type: sudo apt-get install --no-install-recommends ${missing[*]}"
+
+# Debian starts a service as soon as it is installed; tests start their own, on ports of their own.
+# policy-rc.d is Debian's way to forbid it. What was there comes back, also after a run that was killed.
+restore_policy() {
+  if [[ -e $KEPT || -L $KEPT ]]; then
+    mv -f "$KEPT" "$POLICY"
+  elif [[ -f $POLICY ]] && grep -qF "$MARK" "$POLICY"; then
+    rm -f "$POLICY"
+  fi
+}
+
+forbid_services() {
+  restore_policy
+  # Container images come with such a policy already; then there is nothing to change.
+  [[ ! -x $POLICY ]] || "$POLICY" "${missing[0]}" start >/dev/null 2>&1 || [[ $? != 101 ]] || return 0
+  trap restore_policy EXIT
+  trap 'exit 130' INT TERM HUP
+  if [[ -e $POLICY || -L $POLICY ]]; then
+    mv "$POLICY" "$KEPT"
+  fi
+  printf '#!/bin/sh\n%s\nexit 101\n' "$MARK" >"$POLICY"
+  chmod 755 "$POLICY"
+}
+
+echo "Installing ${missing[*]} for the tests" >&2
+forbid_services
+export DEBIAN_FRONTEND=noninteractive
+install=(apt-get -y -q -o DPkg::Lock::Timeout=900 install --no-install-recommends "${missing[@]}")
+# A fresh image has no package lists, an old one has lists that name files which are gone.
+if ! "${install[@]}" >&2; then
+  apt-get -q update >&2 && "${install[@]}" >&2 || give_up "apt-get could not install ${missing[*]}; see above."
+fi
