@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from broker.filters import FilterError, Overlap
 from broker.index import Record
@@ -21,12 +21,12 @@ from broker.limits import (
     LimitExceeded,
     Limits,
     check_client_id,
-    check_event_within,
     check_filter_within,
-    check_payload_within,
+    check_publication,
 )
 from broker.membership import CRT, Claim, OverlayMap, Wave, Waves
 from broker.routing import Hop, Routing, RoutingError, Sends, broker_hop, client_hop
+from broker.space import Space
 from broker.wire import (
     NO_KEY,
     Accepted,
@@ -92,6 +92,8 @@ class Guest(Struct):
     """Another broker that claims the same id and goes first."""
     operations: int = 0
     settles: int = 0
+    space: Space = field(default_factory=Space)
+    """What it may publish."""
 
 
 class Broker:
@@ -159,17 +161,14 @@ class Broker:
 
     def admit(self, client: str, message: Publish) -> str:
         """Why a publication of our own client is refused; empty if it is not."""
-        guest = self.guests.get(client)
-        if guest is None or not guest.joined:
-            raise ProtocolError(f"{client} publishes before it has joined")
+        guest = self._joined_guest(client)
         try:
-            check_event_within(message.event, self.limits)
-            check_payload_within(message.payload, self.limits)
+            check_publication(message.event, message.payload, self.limits)
         except (FilterError, LimitExceeded) as error:
             return str(error)
-        if not self.routing.may_publish(client, message.event):
-            return f"{message.event} is outside what {client} advertises"
-        return ""
+        if guest.space.contains(message.event):
+            return ""
+        return f"{message.event} is outside what {client} advertises"
 
     # Publications
 
@@ -194,6 +193,8 @@ class Broker:
         except (FilterError, LimitExceeded, RoutingError) as error:
             return Ready([(hop, Refused(message.number, str(error)))], [])
         guest.operations += 1
+        if message.kind in ("adv", "uadv"):
+            guest.space.change(message.kind == "adv", message.filter)
         return Ready([*sends, (hop, Accepted(message.number))], [])
 
     def _operation(self, source: Hop, message: Operation) -> Ready:

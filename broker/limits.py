@@ -36,18 +36,20 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """Advertisements and subscriptions of one client that a broker keeps."""
 
 
-def check_event_within(event: Event, limits: Limits) -> None:
+def check_publication(event: Event, payload: bytes, limits: Limits) -> None:
     """On the path of every publication: one cheap look, and a closer one only to say what is wrong."""
     longest = limits.text_length_max
     if len(event) > limits.attributes_max:
         raise LimitExceeded(f"an event of {len(event)} attributes; the limit is {limits.attributes_max}")
+    if len(payload) > limits.payload_bytes_max:
+        raise LimitExceeded(f"a payload of {len(payload)} bytes; the limit is {limits.payload_bytes_max}")
     for name, value in event.items():
         kind = type(value)
         if kind is str:
             good = len(value) <= longest  # type: ignore[arg-type]
         else:
             good = (kind is int or kind is float) and INTEGER_MIN <= value <= INTEGER_MAX  # type: ignore[operator]
-        if not good or not 0 < len(name) <= longest:
+        if not good or type(name) is not str or not 0 < len(name) <= longest:
             _explain(name, value, limits)
 
 
@@ -57,15 +59,12 @@ def _explain(name: str, value: Value, limits: Limits) -> None:
     _check_text(value, limits)
 
 
-def check_payload_within(payload: bytes, limits: Limits) -> None:
-    if len(payload) > limits.payload_bytes_max:
-        raise LimitExceeded(f"a payload of {len(payload)} bytes; the limit is {limits.payload_bytes_max}")
-
-
 def check_filter_within(filter_: Filter, limits: Limits) -> None:
     check_filter(filter_)
     if len(filter_.names) > limits.attributes_max:
-        raise LimitExceeded(f"a filter of {len(filter_.names)} attributes; the limit is {limits.attributes_max}")
+        raise LimitExceeded(
+            f"a filter of {len(filter_.names)} attributes; the limit is {limits.attributes_max}"
+        )
     for name, predicate in zip(filter_.names, filter_.predicates, strict=True):
         _check_text(name, limits)
         if isinstance(predicate, OneOf):

@@ -126,7 +126,9 @@ class OverlayMap:
         before = self.known.get(announce.broker)
         incarnation = self._incarnation if announce.broker == self._broker else before and before.incarnation
         if incarnation is not None and incarnation != announce.incarnation:
-            return f"Two brokers call themselves {announce.broker}; every broker of an overlay needs its own id."
+            return (
+                f"Two brokers call themselves {announce.broker}; every broker of an overlay needs its own id."
+            )
         if announce.broker == self._broker:
             return ""  # around a cycle; the brokers between are heard twice, and then it can be named
         via = announce.next or self._broker

@@ -84,16 +84,6 @@ class SRT:
         """Whether somebody behind `hop` advertises something that overlaps; may err towards yes."""
         return any(self._overlaps_live(log, filter_) for log in self._logs.get(hop, {}).values())
 
-    def contains(self, client: str, hop: Hop, event: Event) -> bool:
-        """Whether the event lies in the client's publication space."""
-        clients = self._logs.get(hop)
-        log = clients.get(client) if clients else None
-        if log:
-            for record in reversed(log):
-                if record.filter.matches(event):
-                    return record.kind == "adv"
-        return False
-
     def _overlaps_live(self, log: list[Record], filter_: Filter) -> bool:
         for place, record in enumerate(log):
             if record.kind != "adv" or not overlaps(record.filter, filter_, self._overlap):
@@ -217,9 +207,6 @@ class Routing:
         if source in hops:
             return tuple(hop for hop in hops if hop != source)
         return hops
-
-    def may_publish(self, client: str, event: Event) -> bool:
-        return self.srt.contains(client, client_hop(client), event)
 
     def apply(self, record: Record, origin: Hop) -> Sends:
         """An adv, uadv, sub or usub from a client of this broker or from a neighbour."""

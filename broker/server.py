@@ -13,7 +13,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -80,7 +80,9 @@ class Server:
         self._flush()
         self._vitals.start()
         self._log.log("ready", broker=self._config.id, address=self.address, pid=os.getpid())
-        tasks = [asyncio.create_task(self._dial(n.id, n.address)) for n in self._config.neighbours if n.address]
+        tasks = [
+            asyncio.create_task(self._dial(n.id, n.address)) for n in self._config.neighbours if n.address
+        ]
         tasks.append(asyncio.create_task(self._look_after_peers()))
         try:
             return await self._stopped
@@ -290,28 +292,42 @@ class Server:
         self._flush(peer)
 
     def _process(self, peer: Peer, messages: list[AnyMessage], body: bytes) -> None:
+        """In order. Publications that go the same way, one behind the other, are put there together."""
         client = peer.name if peer.kind == "client" else None
         source, core = peer.hop, self.core
         next_hops = core.routing.next_hops
+        run: list[bytes | Raw] = []
+        run_hops: Collection[Hop] = ()
         try:
             for message, piece in zip(messages, wire.split(body), strict=True):
-                if type(message) is not Publish:
-                    self._handle(source, message)
-                elif client is None or not (reason := core.admit(client, message)):
-                    self._put(piece, next_hops(message.event, source))
+                if type(message) is Publish and (
+                    client is None or not (reason := core.admit(client, message))
+                ):
+                    hops = next_hops(message.event, source)
+                    if hops is not run_hops:
+                        self._put(run, run_hops)
+                        run, run_hops = [], hops
+                    run.append(piece)
+                    continue
+                self._put(run, run_hops)
+                run, run_hops = [], ()
+                if type(message) is Publish:
+                    self._put([wire.encode(Refused(message.id, reason))], (source,))
                 else:
-                    self._put(wire.encode(Refused(message.id, reason)), (source,))
+                    self._handle(source, message)
         except ProtocolError as error:
             raise WireError(str(error)) from error
+        finally:
+            self._put(run, run_hops)
         peer.done(len(messages), len(body))
 
-    def _put(self, piece: bytes | Raw, hops: Iterable[Hop]) -> None:
+    def _put(self, pieces: Sequence[bytes | Raw], hops: Iterable[Hop]) -> None:
         for hop in hops:
             peer = self.peers.get(hop)
-            if peer is not None:
+            if peer is not None and pieces:
                 if not peer.outbox:
                     self._dirty.append(peer)
-                peer.outbox.append(piece)
+                peer.outbox.extend(pieces)
 
     def _handle(self, source: Hop, message: AnyMessage | ClientArrived | ClientGone) -> None:
         self._perform(self.core.handle(self._loop.time(), source, message))
@@ -321,7 +337,7 @@ class Server:
         for hop, message in ready.sends:
             if message is not last:
                 encoded, last = wire.encode(message), message
-            self._put(encoded, (hop,))
+            self._put((encoded,), (hop,))
         for event in ready.events:
             self._note(event)
 
@@ -376,7 +392,9 @@ class Server:
         """Flush what can be flushed within the bound, and tell everybody."""
         deadline = self._loop.time() + FLUSH_S_MAX
         self._flush()
-        while self._loop.time() < deadline and any(p.stream and p.link.queue_messages for p in self.peers.values()):
+        while self._loop.time() < deadline and any(
+            p.stream and p.link.queue_messages for p in self.peers.values()
+        ):
             await asyncio.sleep(0.01)
         _, reason = self._stopped.result() if self._stopped.done() else (0, "")
         for stream in tuple(self._streams):

@@ -274,4 +274,3 @@ def read_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Header
     if header.body_bytes > BODY_BYTES_MAX:
         raise WireError(f"a frame of {header.body_bytes} bytes; the limit is {BODY_BYTES_MAX}")
     return header
-

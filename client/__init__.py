@@ -1,7 +1,7 @@
 """The client library: `connect`, the words for filters, and the errors.
 
-    async with connect("127.0.0.1:7001", client_id="E") as session:
-        await session.subscribe({"process": "p1", "step": between(1, 9)})
+async with connect("127.0.0.1:7001", client_id="E") as session:
+    await session.subscribe({"process": "p1", "step": between(1, 9)})
 """
 
 from broker.filters import anything, at_least, at_most, between, less_than, more_than, one_of

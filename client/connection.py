@@ -13,6 +13,7 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -98,7 +99,7 @@ class Connection:
         self.client_id = client_id
         self._on_delivery = on_delivery
         self._settings = settings
-        self._session = Session(client_id, lambda: random.getrandbits(64))
+        self._session = Session(client_id, partial(random.getrandbits, 64))
         self._incarnation = time.time_ns()
         self._broker_incarnation = 0
         self._deliveries: deque[Delivery] = deque()
@@ -370,7 +371,9 @@ class Connection:
                 reason = error.strerror or str(error)
             if self._was_up:
                 lost_at, pause_s = self._loop.time(), DIAL_S_FIRST
-            elif self._loop.time() - lost_at > (self._settings.reconnect_s if self.broker else DIAL_S_PATIENCE):
+            elif self._loop.time() - lost_at > (
+                self._settings.reconnect_s if self.broker else DIAL_S_PATIENCE
+            ):
                 self._end(ConnectionFailed(f"{self._host}:{self._port}: {reason}"))
             else:
                 pause_s = min(DIAL_S_MAX, pause_s * 2)

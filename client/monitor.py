@@ -29,7 +29,9 @@ async def fetch_status(where: str, dump: bool = False, timeout_s: float = 5.0) -
         host, port = parse_address(where)
         async with asyncio.timeout(timeout_s):
             monitor = _Monitor(dump)
-            _, stream = await asyncio.get_running_loop().create_connection(lambda: Stream(monitor), host, port)
+            _, stream = await asyncio.get_running_loop().create_connection(
+                lambda: Stream(monitor), host, port
+            )
             try:
                 return await monitor.document
             finally:

@@ -11,14 +11,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from broker.filters import Event, Filter, FilterError, Value, make_filter, subsumes
+from broker.filters import Filter, FilterError, Value, make_filter
 from broker.limits import (
     LimitExceeded,
     Limits,
-    check_event_within,
     check_filter_within,
-    check_payload_within,
+    check_publication,
 )
+from broker.space import Space
 from broker.wire import (
     MESSAGE_BYTES_MAX,
     Accepted,
@@ -68,8 +68,7 @@ class Session:
         self.limits = limits or Limits()
         self._draw_id = draw_id
         self._number = 0
-        self._advertisements: list[tuple[bool, Filter]] = []
-        """The publication space: the newest that contains an event decides."""
+        self._space = Space()
         self._open: dict[int, tuple[Kind, Filter] | None] = {}
 
     def request(self, kind: Kind, constraints: Mapping[str, Any]) -> Request:
@@ -87,13 +86,12 @@ class Session:
         if not isinstance(payload, bytes):
             payload = _as_bytes(payload)
         try:
-            check_event_within(event, self.limits)
-            check_payload_within(payload, self.limits)
+            check_publication(event, payload, self.limits)
         except FilterError as error:
             raise InvalidFilter(str(error)) from None
         except LimitExceeded as error:
             raise TooLarge(str(error)) from None
-        if not self.advertises(event):
+        if not self._space.contains(event):
             raise NotAdvertised(f"{event} is outside what {self.client_id} advertises; advertise it first")
         return Publish(self._draw_id(), event, payload)
 
@@ -101,12 +99,6 @@ class Session:
         self._number += 1
         self._open[self._number] = None
         return Settle(self.client_id, self._number)
-
-    def advertises(self, event: Event) -> bool:
-        for positive, filter_ in reversed(self._advertisements):
-            if filter_.matches(event):
-                return positive
-        return False
 
     def receive(self, message: AnyMessage) -> Outcome | None:
         """What a message means to us; None if it only kept the link alive."""
@@ -127,14 +119,8 @@ class Session:
     def _accepted(self, number: int) -> Done | None:
         operation = self._open.get(number)
         if operation is not None and operation[0] in ("adv", "uadv"):
-            self._change_space(operation[0] == "adv", operation[1])
+            self._space.change(operation[0] == "adv", operation[1])
         return self._done(number)
-
-    def _change_space(self, positive: bool, filter_: Filter) -> None:
-        kept = [entry for entry in self._advertisements if not subsumes(filter_, entry[1])]
-        if positive or kept:
-            kept.append((positive, filter_))
-        self._advertisements = kept
 
     def _refused(self, message: Refused) -> Outcome | None:
         if message.number in self._open:

@@ -19,20 +19,17 @@ class Peer(StrEnum):
 
 
 @app.callback(epilog="Examples: labctl bench --peer mosquitto; labctl bench matching --subscriptions 100000")
-def chain(
+def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measurement
     context: typer.Context,
     brokers: Annotated[int, typer.Option(min=1, help="Length of the chain.")] = 3,
     subscriptions: Annotated[
-        int, typer.Option(min=0, help="At each broker, beside the subscriber's own.")
+        int, typer.Option(min=0, help="At each broker, beside the measured one.")
     ] = 1000,
+    events: Annotated[int, typer.Option(min=1, help="Sent in each round.")] = 300_000,
     payload_bytes: Annotated[int, typer.Option(min=0, help="Of each event.")] = 64,
-    events: Annotated[
-        int | None, typer.Option(min=1, help="How many; otherwise as many as --seconds allows.")
-    ] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long each part measures.")] = 5.0,
-    peer: Annotated[
-        Peer | None, typer.Option(help="Also measure three bridged brokers of this kind.")
-    ] = None,
+    round_trips: Annotated[int, typer.Option(min=1, help="Measured in each round.")] = 3000,
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the median counts.")] = 3,
+    peer: Annotated[Peer | None, typer.Option(help="Also measure bridged brokers of this kind.")] = None,
     json: Json = False,
 ) -> None:
     """Measure events per second and round trip through a chain of brokers.
@@ -41,19 +38,20 @@ def chain(
     """
     if context.invoked_subcommand is not None:
         return
-    from labctl.bench.chain import run
+    from labctl.bench.chain import Plan, run
 
     out = Output(json)
+    plan = Plan(
+        brokers=brokers,
+        subscriptions=subscriptions,
+        events=events,
+        payload_bytes=payload_bytes,
+        round_trips=round_trips,
+        rounds=rounds,
+        peer=peer.value if peer else None,
+    )
     with out.working("measuring a chain of brokers") as report:
-        result = run(
-            brokers=brokers,
-            subscriptions=subscriptions,
-            payload_bytes=payload_bytes,
-            events=events,
-            seconds=seconds,
-            peer=peer.value if peer else None,
-            report=report,
-        )
+        result = run(plan, report)
     _show(out, "Chain of brokers", result)
 
 

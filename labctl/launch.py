@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
-import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,6 @@ LOOPBACK = "127.0.0.1"
 PORT_MIN = 10_000
 POLL_S = 0.02
 ASK_TIMEOUT_S = 2.0
-_STARTED: list[subprocess.Popen[bytes]] = []
-"""Kept because Python warns of a process object that is dropped while its process lives on."""
 _EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -82,30 +80,35 @@ class Child:
     def __init__(self, record: BrokerRecord) -> None:
         self.record = record
         self.log = Log(record.log)
-        with open(record.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "--config", record.config],
-                # Python looks for modules here first: the folder holds none that could hide `broker`.
-                cwd=Path(record.config).parent,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        _STARTED.append(self.process)
+        self.pid = _spawn(record)
 
     def check(self) -> None:
         """Raise when the broker has ended, with the reason that it gave itself."""
-        code = self.process.poll()
+        ended, status = os.waitpid(self.pid, os.WNOHANG)
         self.log.read()
-        if code is None:
+        if not ended:
             return
-        ended = (
-            f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
-        )
-        reason = self.log.reason.rstrip(".") or ended
+        code = os.waitstatus_to_exitcode(status)
+        how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+        reason = self.log.reason.rstrip(".") or how
         text = f"broker {self.record.id} did not stay up: {reason} (log: {self.record.log})"
         raise StartError(text, code if code in (USAGE, INFRASTRUCTURE) else INFRASTRUCTURE)
+
+
+def _spawn(record: BrokerRecord) -> int:
+    with open(record.log, "ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "broker", "--config", record.config],
+            # Python looks for modules here first: the folder holds none that could hide `broker`.
+            cwd=Path(record.config).parent,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    # It is meant to outlive us. Without this, Python would complain that nobody waits for it.
+    process.returncode = 0
+    return process.pid
 
 
 @contextmanager
@@ -155,26 +158,25 @@ def wait_until_ready(children: Sequence[Child], deadline: float) -> None:
         time.sleep(POLL_S)
 
 
-def wait_until_linked(
-    topology: Topology, addresses: Mapping[str, str], deadline: float, check: Callable[[], None]
-) -> None:
-    """Until every link is up at both ends and every broker knows every other; `check` may raise."""
-    asyncio.run(_until_linked(topology, addresses, deadline, check))
+def wait_until_linked(topology: Topology, children: Sequence[Child], deadline: float) -> None:
+    """Until every link is up at both ends and every broker knows every other."""
+    asyncio.run(_until_linked(topology, children, deadline))
 
 
-async def _until_linked(
-    topology: Topology, addresses: Mapping[str, str], deadline: float, check: Callable[[], None]
-) -> None:
+async def _until_linked(topology: Topology, children: Sequence[Child], deadline: float) -> None:
+    addresses = {child.record.id: child.record.address for child in children}
     while True:
-        check()
+        for child in children:
+            child.check()
         answers = await ask(addresses, timeout_s=ASK_TIMEOUT_S)
         documents = {broker: answer for broker, answer in answers.items() if isinstance(answer, dict)}
         missing = missing_in(topology, documents)
         if not missing:
             return
         if time.monotonic() > deadline:
-            more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-            raise StartError(f"the overlay did not come up in time: {missing[0]}{more}")
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            logs = Path(children[0].record.log).parent
+            raise StartError(f"the overlay did not come up in time: {missing[0]}{more} (logs: {logs})")
         await asyncio.sleep(POLL_S)
 
 
@@ -211,4 +213,4 @@ async def ask(
 
 
 def _linked_brokers(document: Document) -> set[str]:
-    return {link["hop"] for link in document["links"] if link["kind"] == "broker" and link["state"] == "up"}
+    return {link["name"] for link in document["links"] if link["kind"] == "broker" and link["state"] == "up"}

@@ -162,8 +162,7 @@ def _start(topology: Topology, name: str, settings: Settings, report: Report) ->
     children, state = _spawn(state)
     launch.wait_until_ready(children, deadline)
     report(f"waiting for the links between {_brokers(count)}")
-    addresses = {broker.id: broker.address for broker in state.brokers}
-    launch.wait_until_linked(topology, addresses, deadline, lambda: _check(children))
+    launch.wait_until_linked(topology, children, deadline)
     state = replace(state, phase="up")
     states.write(state)
     return state
@@ -188,16 +187,11 @@ def _spawn(state: OverlayState) -> tuple[list[launch.Child], OverlayState]:
     for index, record in enumerate(state.brokers):
         child = launch.Child(record)
         children.append(child)
-        seen = processes.look(child.process.pid)
-        written = replace(record, pid=child.process.pid, started=seen.started if seen else None)
+        seen = processes.look(child.pid)
+        written = replace(record, pid=child.pid, started=seen.started if seen else None)
         state = replace(state, brokers=(*state.brokers[:index], written, *state.brokers[index + 1 :]))
         states.write(state)
     return children, state
-
-
-def _check(children: Sequence[launch.Child]) -> None:
-    for child in children:
-        child.check()
 
 
 def _refuse_running(name: str) -> None:

@@ -44,16 +44,17 @@ def _broker_row(broker: BrokerStatus) -> tuple[object, ...]:
     if document is None:
         state = "does not answer" if broker.alive else "not running"
         return (broker.broker, broker.address, _pid(broker), state, *(None,) * 7)
-    vitals, counts = document["vitals"], document["counts"]
+    # A broker takes its first sample after a second; until then there is nothing to show.
+    vitals, counts = document["vitals"] or {}, document["counts"]
     return (
         broker.broker,
         broker.address,
         _pid(broker),
         "up",
         float(document["uptime_s"]),
-        vitals["cpu_percent"],
-        byte_size(vitals["rss_bytes"]),
-        vitals["loop_lag_ms_max"],
+        vitals.get("cpu_percent"),
+        byte_size(vitals["rss_bytes"]) if "rss_bytes" in vitals else None,
+        vitals.get("loop_lag_ms_max"),
         counts["clients"],
         counts["srt"],
         counts["prt"],
@@ -68,7 +69,7 @@ def _link_row(broker: str, link: dict[str, Any]) -> tuple[object, ...]:
     flags = ", ".join(flag for flag in ("held", "stalled") if link[flag])
     return (
         broker,
-        link["hop"],
+        link["name"],
         link["kind"],
         link["state"],
         byte_size(link["queue_bytes"]),

@@ -30,8 +30,13 @@ Input = AnyMessage | ClientArrived | ClientGone
 
 
 class World:
-    def __init__(self, links: Iterable[tuple[str, str]], brokers: Iterable[str] = (), seed: int = 0,
-                 overlap: Overlap = "all") -> None:
+    def __init__(
+        self,
+        links: Iterable[tuple[str, str]],
+        brokers: Iterable[str] = (),
+        seed: int = 0,
+        overlap: Overlap = "all",
+    ) -> None:
         self.random = Random(seed)
         edges = list(links)
         names = sorted({*brokers, *(name for edge in edges for name in edge)})

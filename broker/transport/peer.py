@@ -96,6 +96,7 @@ class Peer(Channel):
         link = self.link
         return {
             "hop": self.hop,
+            "name": self.name,
             "kind": self.kind,
             "state": "up" if self.stream else ("away" if self.incarnation else "connecting"),
             "queue_bytes": link.queue_bytes,

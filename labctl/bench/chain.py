@@ -200,4 +200,3 @@ def _measure_rate(publisher: Worker, subscriber: Worker) -> float:
     subscriber.go()
     publisher.go()
     return float(subscriber.result()["events_per_s"])
-

@@ -66,10 +66,18 @@ def _broker(program: str, folder: Path, port: int, onward: int | None) -> Iterat
         "log_dest none",
     ]
     if onward is not None:
-        lines += ["", "connection onward", f"address 127.0.0.1:{onward}", "topic # out 0", "try_private false"]
+        lines += [
+            "",
+            "connection onward",
+            f"address 127.0.0.1:{onward}",
+            "topic # out 0",
+            "try_private false",
+        ]
     config = folder / f"{port}.conf"
     config.write_text("\n".join(lines) + "\n")
-    process = subprocess.Popen([program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     try:
         _wait_until_listening(process, port)
         yield

@@ -182,9 +182,7 @@ async def echo(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
 class Ping(Pacer):
     def __init__(self, payload: bytes, count: int) -> None:
         super().__init__()
-        self._frames = [
-            wire.frame(events.message(number, payload), 1, 1, 0) for number in range(count)
-        ]
+        self._frames = [wire.frame(events.message(number, payload), 1, 1, 0) for number in range(count)]
         self.samples: list[float] = []
         self._sent_at = 0.0
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

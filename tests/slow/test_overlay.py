@@ -76,7 +76,7 @@ def test_an_overlay_comes_up_answers_and_goes(tmp_path: Path, count: int) -> Non
     status = labctl_json("overlay", "status", "--dump")
     assert status["state"] == "up"
     for broker in status["brokers"]:
-        neighbours = {link["hop"] for link in broker["status"]["links"] if link["kind"] == "broker"}
+        neighbours = {link["name"] for link in broker["status"]["links"] if link["kind"] == "broker"}
         assert neighbours == set(standard(count).neighbours(broker["broker"]))
         assert set(broker["status"]["tables"]) == {"crt", "srt", "prt"}
 

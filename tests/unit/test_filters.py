@@ -52,7 +52,28 @@ PREDICATES: st.SearchStrategy[Predicate] = st.one_of(
 )
 FILTERS = st.dictionaries(st.sampled_from(["x", "y"]), PREDICATES).map(make_filter)
 # Values between and beyond those that the predicates name, so that open ends and gaps are seen.
-POINTS: list[int | float | str] = [-2, -1, -0.5, 0, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, "", "A", "a", "aa", "ab", "b", "c"]
+POINTS: list[int | float | str] = [
+    -2,
+    -1,
+    -0.5,
+    0,
+    0.25,
+    0.5,
+    0.75,
+    1,
+    1.5,
+    2,
+    2.5,
+    3,
+    4,
+    "",
+    "A",
+    "a",
+    "aa",
+    "ab",
+    "b",
+    "c",
+]
 EVENTS: list[dict[str, int | float | str]] = [{"x": x, "y": y} for x in POINTS for y in POINTS]
 
 
