@@ -11,8 +11,9 @@ Pure, and ignorant of stamps and transactions: `broker.index` decides what a mat
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, MutableSequence, Sequence
 from functools import reduce
 from operator import and_, getitem
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ SLOTS = tuple(range(BOX_RECORDS))
 """One integer object per slot, shared by all the records that lie in such a slot."""
 
 Point = tuple[Value, ...]
+PointOf = Callable[[Event], Point]
 
 EXACT, NUMBERS, STRINGS, PRESENT, MIXED = "=", "n", "s", "*", "?"
 
@@ -89,12 +91,11 @@ class Pile:
             self.few.append(record)
             if len(self.few) <= FEW_RECORDS:
                 return
-            self.boxes.append(Box(len(ranged)))
             incoming, self.few = self.few, []
         else:
             incoming = [record]
         for each in incoming:
-            self._box_with_room(len(ranged)).add(each, ranged)
+            self._box_with_room(record, ranged).add(each, ranged)
 
     def remove(self, record: Record, ranged: Sequence[int]) -> None:
         if not self.boxes:
@@ -105,45 +106,56 @@ class Pile:
         if not len(box):
             self.boxes.remove(box)
 
-    def matching(
-        self, event: Event, point_of: Callable[[Event], Point], passed: Collection[str]
-    ) -> Iterator[Record]:
-        """The records that contain the event, but for those of hops in `passed`.
+    def collect(self, event: Event, point_of: PointOf, found: set[str]) -> list[Record]:
+        """Add to `found` the hops of clients that want the event; return what is in doubt.
 
-        The caller may add to `passed` as it goes: one record per hop is mostly all it wants.
+        In doubt are the matching records of clients with holes. Hops that are in `found` already are
+        not looked at again: one client per hop is enough.
         """
+        doubtful: list[Record] = []
         for record in self.few:
-            if record.home.hop not in passed and contains(record.filter, event):
-                yield record
+            home = record.home
+            if home.hop not in found and contains(record.filter, event):
+                if home.holes is None:
+                    found.add(home.hop)
+                else:
+                    doubtful.append(record)
         if self.boxes:
             point = point_of(event)
             for box in self.boxes:
                 candidates = box.candidates(point)
                 if candidates:
-                    yield from box.matching(candidates, event, passed)
+                    box.collect(candidates, event, found, doubtful)
+        return doubtful
 
-    def __iter__(self) -> Iterator[Record]:
-        yield from self.few
-        for box in self.boxes:
-            yield from box
+    def matching(self, event: Event, point_of: PointOf) -> Iterator[Record]:
+        """The records that contain the event."""
+        for record in self.few:
+            if contains(record.filter, event):
+                yield record
+        if self.boxes:
+            point = point_of(event)
+            for box in self.boxes:
+                for record in box.pick(box.candidates(point)):
+                    if contains(record.filter, event):
+                        yield record
 
-    def _box_with_room(self, columns: int) -> Box:
+    def _box_with_room(self, record: Record, ranged: Sequence[int]) -> Box:
         for box in reversed(self.boxes):
             if len(box) < BOX_RECORDS:
                 return box
-        self.boxes.append(Box(columns))
+        self.boxes.append(Box("".join(world(record.filter.predicates[place]) for place in ranged)))
         return self.boxes[-1]
 
 
 class Box:
     """Up to `BOX_RECORDS` records, one column of buckets for each of their ranges."""
 
-    __slots__ = ("_bounds", "_columns", "_free", "_hops", "_masks", "_records")
+    __slots__ = ("_columns", "_free", "_hops", "_look_up", "_records")
 
-    def __init__(self, columns: int) -> None:
-        self._columns = [Column() for _ in range(columns)]
-        self._bounds = [column.bounds for column in self._columns]
-        self._masks = [column.masks for column in self._columns]
+    def __init__(self, worlds: str) -> None:
+        self._columns = [Column(world) for world in worlds]
+        self._look_up = _look_up(self._columns)
         self._records: list[Record | None] = []
         self._free: list[int] = []
         self._hops: dict[str, int] = {}
@@ -188,34 +200,44 @@ class Box:
     def candidates(self, point: Point) -> int:
         """The records that may contain the point, as bits."""
         try:
-            return reduce(and_, map(getitem, self._masks, map(bisect_right, self._bounds, point)))
+            return self._look_up(*point)
         except TypeError:  # a string where all these records have numbers, or the other way round
             return 0
 
-    def matching(self, candidates: int, event: Event, passed: Collection[str]) -> Iterator[Record]:
+    def collect(self, candidates: int, event: Event, found: set[str], doubtful: list[Record]) -> None:
         records, hops = self._records, self._hops
         while candidates:
             slot = candidates.bit_length() - 1
             record = records[slot]
             assert record is not None
-            hop = record.home.hop
-            if hop not in passed and contains(record.filter, event):
-                yield record
-            if hop in passed:
+            home = record.home
+            hop = home.hop
+            if hop in found:
                 candidates &= ~hops[hop]
-            else:
-                candidates ^= 1 << slot
+                continue
+            if contains(record.filter, event):
+                if home.holes is None:
+                    found.add(hop)
+                    candidates &= ~hops[hop]
+                    continue
+                doubtful.append(record)
+            candidates ^= 1 << slot
+
+    def pick(self, candidates: int) -> Iterator[Record]:
+        """The records whose bits are set."""
+        while candidates:
+            slot = candidates.bit_length() - 1
+            record = self._records[slot]
+            assert record is not None
+            yield record
+            candidates ^= 1 << slot
 
     def _split(self, column: Column, bucket: int, place: int) -> None:
         ends_max = self._ends_max()
         if column.ends[bucket] <= ends_max:  # the box has grown since the limit was set
             column.limits[bucket] = ends_max
             return
-        reaching = {}
-        for slot in _slots(column.masks[bucket]):
-            record = self._records[slot]
-            assert record is not None
-            reaching[1 << slot] = record.filter.predicates[place]
+        reaching = {1 << r.slot: r.filter.predicates[place] for r in self.pick(column.masks[bucket])}
         column.split(bucket, reaching, ends_max)
 
     def _ends_max(self) -> int:
@@ -227,8 +249,8 @@ class Column:
 
     __slots__ = ("bounds", "ends", "limits", "masks")
 
-    def __init__(self) -> None:
-        self.bounds: list[Any] = []
+    def __init__(self, world: str) -> None:
+        self.bounds: MutableSequence[Any] = array("d") if world == NUMBERS else []
         self.masks = [0]
         self.ends = [0]
         """How many ranges begin or end in each bucket."""
@@ -265,13 +287,14 @@ class Column:
             for end in _ends(predicate)
             if bisect_right(self.bounds, end) == bucket
         )
-        middle = max(len(inside) // 2, bisect_right(inside, inside[0]))
-        if middle == len(inside):  # the ends are all one value: look again when there are twice as many
+        middle = min(max(len(inside) // 2, bisect_right(inside, inside[0])), len(inside) - 1)
+        bound = float(inside[middle]) if isinstance(self.bounds, array) else inside[middle]
+        left = bisect_left(inside, bound)
+        if not 0 < left < len(inside):  # the ends are all one value: look again when they are twice as many
             self.limits[bucket] = 2 * len(inside)
             return
-        middle = bisect_left(inside, inside[middle])
-        self.bounds.insert(bucket, inside[middle])
-        self.ends[bucket : bucket + 1] = [middle, len(inside) - middle]
+        self.bounds.insert(bucket, bound)
+        self.ends[bucket : bucket + 1] = [left, len(inside) - left]
         self.limits[bucket : bucket + 1] = [ends_max, ends_max]
         self.masks.insert(bucket, 0)
         self.masks[bucket : bucket + 2] = self._halves(bucket, reaching)
@@ -305,16 +328,25 @@ class Column:
         return {bisect_right(bounds, value) for value in predicate.values}
 
 
+def _look_up(columns: Sequence[Column]) -> Callable[..., int]:
+    """The intersection of one bucket per column; written out for the usual numbers of columns, for speed."""
+    bounds, masks = [column.bounds for column in columns], [column.masks for column in columns]
+    find = bisect_right
+    if len(columns) == 1:
+        (a,), (p,) = bounds, masks
+        return lambda x: p[find(a, x)]
+    if len(columns) == 2:
+        (a, b), (p, q) = bounds, masks
+        return lambda x, y: p[find(a, x)] & q[find(b, y)]
+    if len(columns) == 3:
+        (a, b, c), (p, q, r) = bounds, masks
+        return lambda x, y, z: p[find(a, x)] & q[find(b, y)] & r[find(c, z)]
+    return lambda *point: reduce(and_, map(getitem, masks, map(find, bounds, point)))
+
+
 def _ends(predicate: Predicate) -> Sequence[Value]:
     """Where the predicate begins and ends; nothing for a set of numbers and strings, which has no order."""
     if type(predicate) is Interval:
         return [end for end in (predicate.low, predicate.high) if end is not None]
     assert type(predicate) is OneOf
     return predicate.values if world(predicate) != MIXED else ()
-
-
-def _slots(mask: int) -> Iterator[int]:
-    while mask:
-        slot = mask.bit_length() - 1
-        yield slot
-        mask ^= 1 << slot

@@ -197,8 +197,8 @@ class Index:
             pile = find(key_of(event))
             if pile is None:
                 continue
-            for record in pile.matching(event, point_of, found):
-                if record.home.holes is None or _holds(record, event, memo):
+            for record in pile.collect(event, point_of, found):
+                if record.home.hop not in found and _holds(record, event, memo):
                     found.add(record.home.hop)
             if len(found) == everywhere:
                 break

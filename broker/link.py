@@ -12,7 +12,7 @@ from collections import deque
 from typing import NamedTuple
 
 from broker import wire
-from broker.wire import BODY_BYTES_TARGET, Header, WireError
+from broker.wire import BODY_BYTES_TARGET, WireError
 
 WINDOW_BYTES = 1 << 20
 """What may be under way, unprocessed by the peer."""
@@ -31,10 +31,11 @@ class Link:
         self.window_bytes = window_bytes
         self._pending: deque[tuple[bytes, int]] = deque()
         self._sent: deque[_Sent] = deque()
-        self.pending_bytes = 0
-        self.pending_messages = 0
+        self.queue_bytes = 0
+        """All that the peer has not processed: waiting here or under way."""
         self.unprocessed_bytes = 0
-        """Put into frames, not yet processed by the peer."""
+        """Under way: put into frames, not yet processed by the peer."""
+        self._pending_messages = 0
         self.sent = 0
         """Number of the newest message that has been put into a frame."""
         self.sent_processed = 0
@@ -47,18 +48,22 @@ class Link:
         self._unreported_bytes = 0
 
     @property
-    def queue_bytes(self) -> int:
-        return self.pending_bytes + self.unprocessed_bytes
-
-    @property
     def queue_messages(self) -> int:
-        return self.pending_messages + self.sent - self.sent_processed
+        return self._pending_messages + self.sent - self.sent_processed
 
     def push(self, messages: bytes, count: int = 1) -> None:
         """Queue `count` encoded messages, one behind the other."""
         self._pending.append((messages, count))
-        self.pending_bytes += len(messages)
-        self.pending_messages += count
+        self.queue_bytes += len(messages)
+        self._pending_messages += count
+
+    def pass_on(self, messages: bytes, count: int) -> bytes | None:
+        """Like `push` and `take`, in one step where nothing waits: the frame, or None if it had to be queued."""
+        if self._pending or self.unprocessed_bytes >= self.window_bytes:
+            self.push(messages, count)
+            return None
+        self.queue_bytes += len(messages)
+        return self._send(messages, count)
 
     def take(self) -> bytes | None:
         """The next frame to write, or None while there is nothing to send or the window is full."""
@@ -68,13 +73,8 @@ class Link:
         messages, count = pending.popleft()
         if pending and len(messages) < BODY_BYTES_TARGET:
             messages, count = self._gather(messages, count)
-        first = self.sent + 1
-        self.sent += count
-        self._sent.append(_Sent(first, self.sent, messages))
-        self.pending_bytes -= len(messages)
-        self.pending_messages -= count
-        self.unprocessed_bytes += len(messages)
-        return self._frame(messages, count, first)
+        self._pending_messages -= count
+        return self._send(messages, count)
 
     def report(self) -> bytes | None:
         """A frame without messages that tells what we have processed, if the peer does not know."""
@@ -86,12 +86,18 @@ class Link:
     def report_is_due(self) -> bool:
         return self._unreported_bytes >= REPORT_BYTES
 
-    def accept(self, header: Header, count: int) -> None:
-        """Take a frame of `count` messages from the present connection; they are not processed yet."""
-        if header.first != self.received + 1:
-            raise WireError(f"message {self.received + 1} of this link was due, not {header.first}")
-        self.acknowledge(header.processed)
+    def accept(self, first: int, processed: int, count: int) -> bool:
+        """Take a frame of `count` messages from the present connection; they are not processed yet.
+
+        True if the peer has processed more of ours since.
+        """
+        if first != self.received + 1:
+            raise WireError(f"message {self.received + 1} of this link was due, not {first}")
         self.received += count
+        if processed == self.sent_processed:
+            return False
+        self.acknowledge(processed)
+        return True
 
     def acknowledge(self, processed: int) -> None:
         if not self.sent_processed <= processed <= self.sent:
@@ -102,7 +108,9 @@ class Link:
         self.sent_processed = processed
         sent = self._sent
         while sent and sent[0].last <= processed:
-            self.unprocessed_bytes -= len(sent.popleft().messages)
+            size = len(sent.popleft().messages)
+            self.unprocessed_bytes -= size
+            self.queue_bytes -= size
 
     def done(self, count: int, byte_count: int) -> None:
         """`count` received messages have been processed."""
@@ -126,6 +134,13 @@ class Link:
             count += part_count
         return b"".join(parts), count
 
+    def _send(self, messages: bytes, count: int) -> bytes:
+        first = self.sent + 1
+        self.sent += count
+        self._sent.append(_Sent(first, self.sent, messages))
+        self.unprocessed_bytes += len(messages)
+        return self._frame(messages, count, first)
+
     def _frame(self, messages: bytes, count: int, first: int) -> bytes:
         self.reported = self.processed
         self._unreported_bytes = 0
@@ -138,5 +153,5 @@ def _behind(sent: _Sent, processed: int) -> tuple[bytes, int, int]:
     skipped = max(0, processed - sent.first + 1)
     if not skipped:
         return sent.messages, count, sent.first
-    pieces = wire.split(wire.body(sent.messages, count))[skipped:]
+    pieces = wire.split(wire.body(sent.messages, count), count)[skipped:]
     return b"".join(pieces), len(pieces), sent.first + skipped

@@ -31,7 +31,6 @@ from broker.wire import (
     PROTOCOL_VERSION,
     AnyMessage,
     Goodbye,
-    Header,
     Hello,
     Publish,
     Refused,
@@ -103,16 +102,16 @@ class Server:
         self._streams.add(stream)
         self._loop.call_later(HANDSHAKE_S_MAX, self._check_handshake, stream)
 
-    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+    def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         messages = wire.decode(body)
         peer = stream.context
-        if header.first == 0:
+        if first == 0:
             for message in messages:
                 self._outside_link(stream, message)
         elif not isinstance(peer, Peer) or peer.stream is not stream:
             raise WireError("a message before the greeting")
         else:
-            self._receive(peer, header, messages, body)
+            self._receive(peer, first, processed, messages, body)
 
     def turn_ended(self, stream: Stream) -> None:
         self._flush(stream.context if isinstance(stream.context, Peer) else None)
@@ -266,10 +265,10 @@ class Server:
 
     # What arrives on a link
 
-    def _receive(self, peer: Peer, header: Header, messages: list[AnyMessage], body: bytes) -> None:
-        before = peer.link.sent_processed
-        peer.link.accept(header, len(messages))
-        if peer.link.sent_processed != before:
+    def _receive(
+        self, peer: Peer, first: int, processed: int, messages: list[AnyMessage], body: bytes
+    ) -> None:
+        if peer.link.accept(first, processed, len(messages)):
             peer.drained(self._release)
             peer.pump()
         if not messages:
@@ -299,7 +298,7 @@ class Server:
         run: list[bytes | Raw] = []
         run_hops: Collection[Hop] = ()
         try:
-            for message, piece in zip(messages, wire.split(body), strict=True):
+            for message, piece in zip(messages, wire.split(body, len(messages)), strict=True):
                 if type(message) is Publish and (
                     client is None or not (reason := core.admit(client, message))
                 ):

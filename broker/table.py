@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from broker.boxes import EXACT, PRESENT, Pile, Point, world
+from broker.boxes import EXACT, PRESENT, Pile, PointOf, world
 from broker.filters import Event, Filter, Predicate
 from broker.wire import Kind, Stamp
 
@@ -103,7 +103,7 @@ class Crowd:
 Key = Hashable
 Cell = Record | Crowd
 ExactStep = tuple[Callable[[Event], Key], Callable[[Key], Cell | None]]
-RangedStep = tuple[Callable[[Event], Key], Callable[[Key], Pile | None], Callable[[Event], Point]]
+RangedStep = tuple[Callable[[Event], Key], Callable[[Key], Pile | None], PointOf]
 Plan = tuple[tuple[ExactStep, ...], tuple[RangedStep, ...]]
 Shape = tuple[tuple[str, ...], str]
 """The names of a filter's attributes, and a letter for the kind of each predicate."""
@@ -258,7 +258,7 @@ class Table:
         for key_of, find_pile, point_of in ranged:
             pile = find_pile(key_of(event))
             if pile is not None:
-                yield from pile.matching(event, point_of, ())
+                yield from pile.matching(event, point_of)
 
 
 def newest(records: Iterable[Record]) -> Record | None:
@@ -274,7 +274,7 @@ def _picker(keys: Sequence[Any]) -> Callable[[Any], Key]:
     return itemgetter(*keys) if keys else _nothing
 
 
-def _tuple_picker(keys: Sequence[str]) -> Callable[[Event], Point]:
+def _tuple_picker(keys: Sequence[str]) -> PointOf:
     if len(keys) > 1:
         return itemgetter(*keys)
     (key,) = keys

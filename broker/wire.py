@@ -1,6 +1,6 @@
 """Every message, its encoding and its framing; nothing else in the project knows bytes.
 
-A connection carries frames. A frame is a header (`Header`: body length, number of its first message
+A connection carries frames. A frame is a header (`HEADER`: body length, number of its first message
 on this link, how many of the peer's messages have been processed) and a body: a msgpack array of
 messages, each an array that begins with its tag. Numbers are counted per link and stand in the
 header, so a publication's own bytes travel through every broker exactly as its publisher wrote them.
@@ -11,8 +11,9 @@ frames whose first message has the number 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct as Layout
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -225,16 +226,11 @@ AnyMessage = (
 )
 
 
-class Header(NamedTuple):
-    body_bytes: int
-    first: int
-    """Number of the frame's first message on this link; they count from 1; 0 outside a link."""
-    processed: int
-    """How many of the receiver's messages the sender has processed."""
-
-
 HEADER = Layout("!IQQ")
+"""Bytes of the body; number of its first message on this link, 0 outside one; how many of the
+receiver's messages the sender has processed."""
 HEADER_BYTES = HEADER.size
+_ARRAY_32 = 0xDD
 _COUNT_BYTES = 5
 """Of the body's array header."""
 
@@ -250,15 +246,15 @@ def frame(messages: bytes, count: int, first: int, processed: int) -> bytes:
 
 def body(messages: bytes, count: int) -> bytes:
     """Encoded messages, one behind the other, as the array that a frame carries."""
-    return b"\xdd" + count.to_bytes(4, "big") + messages
+    return _ARRAY_32.to_bytes(1, "big") + count.to_bytes(4, "big") + messages
 
 
-def split(body: bytes) -> list[Raw]:
-    """The bytes of each message of a frame's body."""
-    try:
-        return _decode_pieces(body)
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"a frame's body is not an array of messages: {error}") from None
+
+def split(body: bytes, count: int) -> Sequence[bytes | Raw]:
+    """The bytes of each of a body's `count` messages; it has been decoded, so it holds them."""
+    if count == 1 and body[0] == _ARRAY_32:
+        return (body[_COUNT_BYTES:],)
+    return _decode_pieces(body)
 
 
 def decode(body: bytes) -> list[AnyMessage]:
@@ -269,8 +265,9 @@ def decode(body: bytes) -> list[AnyMessage]:
         raise WireError(f"not a message of this protocol: {error}") from None
 
 
-def read_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Header:
-    header = Header._make(HEADER.unpack_from(data, offset))
-    if header.body_bytes > BODY_BYTES_MAX:
-        raise WireError(f"a frame of {header.body_bytes} bytes; the limit is {BODY_BYTES_MAX}")
+def read_header(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int, int]:
+    """Body length, first number, processed count: the fields of `HEADER`."""
+    header: tuple[int, int, int] = HEADER.unpack_from(data, offset)
+    if header[0] > BODY_BYTES_MAX:
+        raise WireError(f"a frame of {header[0]} bytes; the limit is {BODY_BYTES_MAX}")
     return header

@@ -31,7 +31,6 @@ from broker.wire import (
     PROTOCOL_VERSION,
     AnyMessage,
     Goodbye,
-    Header,
     Hello,
     Kind,
     Publish,
@@ -243,7 +242,9 @@ class Connection:
                 raise self._ended
 
     def _flush_soon(self) -> None:
+        """The first publication of a turn leaves at once; those that follow it leave together."""
         self._flush_is_due = True
+        self._channel.flush()
         self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
@@ -261,16 +262,15 @@ class Connection:
             )
         )  # fmt: skip
 
-    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+    def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         messages = wire.decode(body)
-        if header.first == 0:
+        if first == 0:
             for message in messages:
                 self._outside_link(stream, message)
             return
-        link = self._channel.link
-        link.accept(header, len(messages))
-        self._channel.pump()
-        self._room.set()
+        if self._channel.link.accept(first, processed, len(messages)):
+            self._channel.pump()
+            self._room.set()
         if self._held or len(self._deliveries) >= self._settings.queue_max:
             if messages:
                 self._held.append((messages, len(body)))

@@ -13,7 +13,6 @@ from broker.transport.stream import Stream
 from broker.wire import (
     PROTOCOL_VERSION,
     Goodbye,
-    Header,
     Hello,
     StatusAnswer,
     StatusRequest,
@@ -53,7 +52,7 @@ class _Monitor:
     def stream_opened(self, stream: Stream) -> None:
         stream.say(Hello(PROTOCOL_VERSION, "monitor", "monitor", "", 0, 0, 0, "all"))
 
-    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+    def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         for message in wire.decode(body):
             if isinstance(message, Welcome):
                 stream.say(StatusRequest(self._dump))

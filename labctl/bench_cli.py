@@ -58,7 +58,7 @@ def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measuremen
 @app.command("matching", epilog="Example: labctl bench matching --subscriptions 100000 --json")
 def matching(
     subscriptions: Annotated[int, typer.Option(min=1, help="In the index.")] = 100_000,
-    events: Annotated[int, typer.Option(min=1, help="To match; all different.")] = 20_000,
+    events: Annotated[int, typer.Option(min=1, help="To match; all different.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Of subscriptions and events.")] = 1,
     json: Json = False,
 ) -> None:

@@ -9,7 +9,7 @@ import importlib.metadata
 import signal
 import sys
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -88,8 +88,9 @@ def _verdict(check: doctor.Check) -> str:
     return "not ok" if check.required else "advice"
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # Not a KeyboardInterrupt raised here: inside an event loop SIGINT has a handler that ends it in order.
+    signal.raise_signal(signal.SIGINT)
 
 
 def main() -> None:

@@ -52,11 +52,15 @@ class Channel:
 
     def _push(self, pieces: list[bytes | Raw]) -> None:
         joined = b"".join(pieces)
-        if len(joined) <= MESSAGE_BYTES_MAX or len(pieces) == 1:
+        if len(joined) > MESSAGE_BYTES_MAX and len(pieces) > 1:
+            self._push_in_parts(pieces)
+            self.pump()
+        elif self.stream is None:
             self.link.push(joined, len(pieces))
         else:
-            self._push_in_parts(pieces)
-        self.pump()
+            frame = self.link.pass_on(joined, len(pieces))
+            if frame is not None:
+                self.stream.write(frame)
 
     def _push_in_parts(self, pieces: list[bytes | Raw]) -> None:
         """More than one frame can hold."""

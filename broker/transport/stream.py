@@ -6,14 +6,14 @@ import asyncio
 from typing import Protocol, cast
 
 from broker import wire
-from broker.wire import HEADER_BYTES, Goodbye, Header, Message, WireError
+from broker.wire import HEADER_BYTES, Goodbye, Message, WireError
 
 
 class StreamOwner(Protocol):
     def stream_opened(self, stream: Stream) -> None: ...
 
-    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
-        """May raise `WireError`: the stream then says goodbye and closes."""
+    def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
+        """With the header's two numbers. May raise `WireError`: the stream then says goodbye and closes."""
 
     def turn_ended(self, stream: Stream) -> None:
         """All frames of one read have been handed over: time to write what they led to."""
@@ -61,12 +61,12 @@ class Stream(asyncio.Protocol):
         """Every whole frame goes to the owner; what is left over is returned."""
         start, end = 0, len(data)
         while end - start >= HEADER_BYTES:
-            header = wire.read_header(data, start)
+            body_bytes, first, processed = wire.read_header(data, start)
             body_start = start + HEADER_BYTES
-            start_of_next = body_start + header.body_bytes
+            start_of_next = body_start + body_bytes
             if start_of_next > end:
                 break
-            self._owner.frame_received(self, header, data[body_start:start_of_next])
+            self._owner.frame_received(self, first, processed, data[body_start:start_of_next])
             if not self.is_open:
                 return b""
             start = start_of_next

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from broker import wire
 from broker.transport.stream import Stream
-from broker.wire import Header, Publish
+from broker.wire import Publish
 from labctl.bench import events
 from labctl.bench.workers import Ready, clock, percentiles_us, rate, serve
 
@@ -38,14 +38,15 @@ class Relay:
 
     def __init__(self) -> None:
         self.other: dict[Stream, Paced] = {}
-        self._out: list[Raw] = []
+        self._out: list[bytes | Raw] = []
 
     def stream_opened(self, stream: Stream) -> None:
         pass
 
-    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+    def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         out = self._out
-        for message, piece in zip(wire.decode(body), wire.split(body), strict=True):
+        messages = wire.decode(body)
+        for message, piece in zip(messages, wire.split(body, len(messages)), strict=True):
             if type(message) is Publish:
                 out.append(piece)
 
@@ -99,7 +100,7 @@ class Counter:
     def stream_opened(self, stream: Stream) -> None:
         pass
 
-    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+    def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         if not self.count:
             self.first = clock()
         for message in wire.decode(body):
@@ -135,7 +136,7 @@ class Pacer:
     def stream_opened(self, stream: Stream) -> None:
         pass
 
-    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+    def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         pass
 
     def turn_ended(self, stream: Stream) -> None:
@@ -165,9 +166,9 @@ async def publisher(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
 class Echo(Pacer):
     """Sends every message back."""
 
-    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+    def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         count = len(wire.decode(body))
-        stream.write(wire.frame(b"".join(wire.split(body)), count, 1, 0))
+        stream.write(wire.frame(b"".join(wire.split(body, count)), count, 1, 0))
 
 
 async def echo(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
@@ -194,7 +195,7 @@ class Ping(Pacer):
         self._sent_at = clock()
         stream.write(self._frames.pop())
 
-    def frame_received(self, stream: Stream, header: Header, body: bytes) -> None:
+    def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         wire.decode(body)
         self.samples.append(clock() - self._sent_at)
         self.send(stream)

@@ -33,9 +33,9 @@ class Pair:
         """One frame reaches `end`."""
         if self.flying[end]:
             frame = self.flying[end].popleft()
-            header, body = wire.read_header(frame), frame[HEADER_BYTES:]
+            (_, first, processed), body = wire.read_header(frame), frame[HEADER_BYTES:]
             numbers = [m.number for m in wire.decode(body) if isinstance(m, Accepted)]
-            self.ends[end].accept(header, len(numbers))
+            self.ends[end].accept(first, processed, len(numbers))
             if numbers:
                 self.unprocessed[end].append((len(body), numbers))
 
@@ -108,9 +108,9 @@ def test_small_messages_that_wait_share_a_frame() -> None:
 def test_a_gap_or_a_repetition_is_an_error() -> None:
     for first in (2, 0):
         with pytest.raises(WireError, match="was due"):
-            Link().accept(wire.Header(0, first, 0), 1)
+            Link().accept(first, 0, 1)
 
 
 def test_an_acknowledgement_of_what_was_never_sent_is_an_error() -> None:
     with pytest.raises(WireError, match="cannot have been processed"):
-        Link().accept(wire.Header(0, 1, 5), 0)
+        Link().accept(1, 5, 0)
