@@ -103,40 +103,22 @@ class Crowd:
 Key = Hashable
 Cell = Record | Crowd
 ExactStep = tuple[Callable[[Event], Key], Callable[[Key], Cell | None]]
-RangedStep = tuple[Callable[[Event], Key], Callable[[Key], Pile | None], PointOf]
+RangedStep = tuple[Callable[[Event], Key], Callable[[Key], Pile | None]]
 Plan = tuple[tuple[ExactStep, ...], tuple[RangedStep, ...]]
-Shape = tuple[tuple[str, ...], str]
-"""The names of a filter's attributes, and a letter for the kind of each predicate."""
 
 
-class Group:
-    """Records whose filters name the same attributes in the same way."""
+class ExactGroup:
+    """Filters with values and `anything()` on the same names, without ranges: a cell's records all match."""
 
-    __slots__ = ("key_in", "key_of", "names")
+    __slots__ = ("cells", "key_of", "needed", "shapes")
 
-    def __init__(self, names: tuple[str, ...], worlds: str) -> None:
-        self.names = names
-        equal = [place for place, letter in enumerate(worlds) if letter == EXACT]
-        self.key_of: Callable[[Event], Key] = _picker([names[place] for place in equal])
-        self.key_in: Callable[[Sequence[Predicate]], Key] = _picker(equal)
-        if 1 < len(equal) == len(names):
-            self.key_in = _itself  # no second tuple beside the filter's own
-
-
-class ExactGroup(Group):
-    """Its filters have values and `anything()`, no ranges: a cell's records all contain the event."""
-
-    __slots__ = ("cells",)
-
-    def __init__(self, names: tuple[str, ...], worlds: str) -> None:
-        super().__init__(names, worlds)
+    def __init__(self, needed: Names, equal: Names) -> None:
+        self.needed = needed
+        self.key_of: Callable[[Event], Key] = _picker(equal)
         self.cells: dict[Key, Cell] = {}
+        self.shapes = 0
 
-    def __bool__(self) -> bool:
-        return bool(self.cells)
-
-    def add(self, record: Record) -> None:
-        key = self.key_in(record.filter.predicates)
+    def add(self, key: Key, record: Record) -> None:
         cell = self.cells.setdefault(key, record)
         if cell is record:
             return
@@ -147,8 +129,7 @@ class ExactGroup(Group):
         assert type(cell) is Crowd
         cell.add(record)
 
-    def remove(self, record: Record) -> None:
-        key = self.key_in(record.filter.predicates)
+    def remove(self, key: Key, record: Record) -> None:
         cell = self.cells[key]
         if cell is record:
             del self.cells[key]
@@ -160,105 +141,104 @@ class ExactGroup(Group):
             self.cells[key] = left
 
 
-class RangedGroup(Group):
-    """Its filters have at least one range."""
+class RangedGroup:
+    """Filters with values on the same names and a range on the same axis, the lead; beyond that they differ."""
 
-    __slots__ = ("piles", "point_of", "ranged")
+    __slots__ = ("key_of", "lead", "needed", "piles", "shapes")
 
-    def __init__(self, names: tuple[str, ...], worlds: str) -> None:
-        super().__init__(names, worlds)
-        self.ranged = [place for place, letter in enumerate(worlds) if letter not in (EXACT, PRESENT)]
-        self.point_of = _tuple_picker([names[place] for place in self.ranged])
+    def __init__(self, needed: Names, equal: Names, lead: Axis) -> None:
+        self.needed = needed
+        self.key_of: Callable[[Event], Key] = _picker(equal)
+        self.lead = lead
         self.piles: dict[Key, Pile] = {}
+        self.shapes = 0
 
-    def __bool__(self) -> bool:
-        return bool(self.piles)
-
-    def add(self, record: Record) -> None:
-        key = self.key_in(record.filter.predicates)
+    def add(self, key: Key, record: Record) -> None:
         pile = self.piles.get(key)
         if pile is None:
-            pile = self.piles[key] = Pile()
-        pile.add(record, self.ranged)
+            pile = self.piles[key] = Pile(self.lead)
+        pile.add(record)
 
-    def remove(self, record: Record) -> None:
-        key = self.key_in(record.filter.predicates)
+    def remove(self, key: Key, record: Record) -> None:
         pile = self.piles[key]
-        pile.remove(record, self.ranged)
+        pile.remove(record)
         if not pile:
             del self.piles[key]
 
 
-class Plans(dict[tuple[str, ...], Plan]):
+class Shape:
+    """A filter without its values: names, and a letter for the kind of each predicate."""
+
+    __slots__ = ("equal", "group_key", "key_in", "lead", "names", "records")
+
+    def __init__(self, names: Names, worlds: str) -> None:
+        self.names = names
+        places = [place for place, letter in enumerate(worlds) if letter == EXACT]
+        self.equal = tuple(names[place] for place in places)
+        self.key_in: Callable[[Sequence[Predicate]], Key] = _picker(places)
+        if 1 < len(places) == len(names):
+            self.key_in = _itself  # no second tuple beside the filter's own
+        axes = [axis for axis in zip(names, worlds, strict=True) if axis[1] not in (EXACT, PRESENT)]
+        ordered = [axis for axis in axes if axis[1] != MIXED]
+        self.lead: Axis | None = next(iter(ordered + axes), None)
+        self.records = 0
+
+
+class Plans(dict[Names, Plan]):
     """By an event's names, how to ask the groups that can contain it; made when first asked for."""
 
     __slots__ = ("_groups",)
 
-    def __init__(self, groups: Mapping[Shape, ExactGroup | RangedGroup]) -> None:
+    def __init__(self, groups: Mapping[object, ExactGroup | RangedGroup]) -> None:
         self._groups = groups
 
-    def __missing__(self, names: tuple[str, ...]) -> Plan:
+    def __missing__(self, names: Names) -> Plan:
         if len(self) >= PLANS_MAX:
             self.clear()
         present = set(names)
         exact: list[ExactStep] = []
         ranged: list[RangedStep] = []
         for group in self._groups.values():
-            if not present.issuperset(group.names):
+            if not present.issuperset(group.needed):
                 continue
             if isinstance(group, ExactGroup):
                 exact.append((group.key_of, group.cells.get))
             else:
-                ranged.append((group.key_of, group.piles.get, group.point_of))
+                ranged.append((group.key_of, group.piles.get))
         plan = self[names] = tuple(exact), tuple(ranged)
         return plan
 
 
 class Table:
-    """Records of any shape."""
+    """Records with filters of any shape."""
 
-    __slots__ = ("_groups", "plans")
+    __slots__ = ("_groups", "_shapes", "plans")
 
     def __init__(self) -> None:
-        self._groups: dict[Shape, ExactGroup | RangedGroup] = {}
+        self._shapes: dict[tuple[Names, str], Shape] = {}
+        self._groups: dict[object, ExactGroup | RangedGroup] = {}
         self.plans = Plans(self._groups)
 
     def __bool__(self) -> bool:
         return bool(self._groups)
 
     def add(self, record: Record) -> None:
-        names, predicates = record.filter.names, record.filter.predicates
-        worlds = "".join(map(world, predicates))
-        group = self._groups.get((names, worlds))
-        if group is None:
-            kind = ExactGroup if set(worlds) <= {EXACT, PRESENT} else RangedGroup
-            group = self._groups[names, worlds] = kind(names, worlds)
-            self.plans.clear()
-        if names is not group.names:  # decoded from the wire, each filter brings names of its own
-            record.filter = Filter(group.names, predicates)
-        group.add(record)
-
-    def remove(self, record: Record) -> None:
-        shape = record.filter.names, "".join(map(world, record.filter.predicates))
-        group = self._groups[shape]
-        group.remove(record)
-        if not group:
-            del self._groups[shape]
-            self.plans.clear()
+        pass
 
     def matching(self, event: Event) -> Iterator[Record]:
         """The records that contain the event."""
-        exact, ranged = self.plans[tuple(event)]
+        names = tuple(event)
+        exact, ranged = self.plans[names]
         for key_of, find in exact:
             cell = find(key_of(event))
             if type(cell) is Record:
                 yield cell
             elif cell is not None:
                 yield from cell  # type: ignore[misc]
-        for key_of, find_pile, point_of in ranged:
+        for key_of, find_pile in ranged:
             pile = find_pile(key_of(event))
             if pile is not None:
-                yield from pile.matching(event, point_of)
+                yield from pile.matching(event, names)
 
 
 def newest(records: Iterable[Record]) -> Record | None:

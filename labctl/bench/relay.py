@@ -41,7 +41,14 @@ class Relay:
         self._out: list[bytes | Raw] = []
 
     def stream_opened(self, stream: Stream) -> None:
-        pass
+        """Nothing is read before there is somewhere to write it."""
+        if isinstance(stream, Paced):
+            stream.reading(False)
+
+    def join(self, left: Paced, right: Paced) -> None:
+        self.other = {left: right, right: left}
+        left.reading(True)
+        right.reading(True)
 
     def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         out = self._out
@@ -83,7 +90,7 @@ async def relay(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
         _, right = await loop.create_connection(lambda: Paced(owner), "127.0.0.1", arguments["next"])
     else:
         right = await arrived.get()  # the last relay: both of its peers come to it
-    owner.other = {left: right, right: left}
+    owner.join(left, right)
     await waiting
     return {}
 
