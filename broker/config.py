@@ -17,9 +17,13 @@ from msgspec import Struct
 from broker.address import AddressError, parse_address
 from broker.delay import Delay
 from broker.filters import Overlap
-from broker.limits import Limits
+from broker.limits import Limits, publication_bytes_max
+from broker.wire import MESSAGE_BYTES_MAX
 
 DELAY_KEYS = Delay.__struct_fields__
+ID_LENGTH_MAX = 200
+INTEGER_MAX = 1 << 40
+"""Of milliseconds and bytes; more is a slip of the hand, and timers do not take it."""
 
 
 class ConfigError(Exception):
@@ -39,6 +43,8 @@ class NodeConfig(Struct, frozen=True):
     overlap: Overlap = "all"
     grace_ms: int = 5000
     """How long a client may be away before it is gone."""
+    silence_ms: int = 15_000
+    """After so much silence a connection is dead, whatever TCP says."""
     queue_bytes_max: int = 16 << 20
     """What may wait for one client; with more it is a slow consumer and is disconnected."""
     neighbours: tuple[Neighbour, ...] = ()
@@ -50,7 +56,7 @@ class NodeConfig(Struct, frozen=True):
 def parse(text: str, source: str) -> NodeConfig:
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also for a number of thousands of digits
         raise ConfigError(f"{source} is not TOML: {error}") from None
     _check_keys(table, NodeConfig.__struct_fields__, source)
     given = dict(table)
@@ -66,6 +72,7 @@ def parse(text: str, source: str) -> NodeConfig:
 
 
 def _check(config: NodeConfig, source: str) -> None:
+    _check_id(config.id, source)
     _check_address(config.listen, source)
     seen = {config.id}
     for neighbour in config.neighbours:
@@ -74,16 +81,42 @@ def _check(config: NodeConfig, source: str) -> None:
         if neighbour.id in seen:
             raise ConfigError(f"{source}: the neighbour {neighbour.id} stands there twice")
         seen.add(neighbour.id)
-        if neighbour.address:
-            _check_address(neighbour.address, source)
-    for name in ("grace_ms", "queue_bytes_max"):
-        if getattr(config, name) <= 0:
-            raise ConfigError(f"{source}: {name} must be above 0")
+        _check_id(neighbour.id, source)
+        if neighbour.address and not _check_address(neighbour.address, source):
+            raise ConfigError(f"{source}: the address {neighbour.address} of {neighbour.id} has no port")
+    for name in ("grace_ms", "silence_ms", "queue_bytes_max"):
+        _check_integer(name, getattr(config, name), source)
+    _check_limits(config.limits, f"{source}, [limits]")
 
 
-def _check_address(text: str, source: str) -> None:
+def _check_limits(limits: Limits, where: str) -> None:
+    for name in Limits.__struct_fields__:
+        _check_integer(name, getattr(limits, name), where)
+    size = publication_bytes_max(limits)
+    if size > MESSAGE_BYTES_MAX:
+        raise ConfigError(
+            f"{where}: a publication could take {size} bytes, a message holds {MESSAGE_BYTES_MAX};"
+            " lower payload_bytes_max, attributes_max or text_length_max"
+        )
+
+
+def _check_integer(name: str, value: int, where: str) -> None:
+    if not 0 < value <= INTEGER_MAX:
+        raise ConfigError(f"{where}: {name} must be above 0 and at most {INTEGER_MAX}")
+
+
+def _check_id(broker: str, source: str) -> None:
+    if not broker.isprintable() or len(broker) > ID_LENGTH_MAX:
+        shown = f"{broker[:20]!r}"
+        raise ConfigError(
+            f"{source}: a broker's id is at most {ID_LENGTH_MAX} printable characters, not {shown}"
+        )
+
+
+def _check_address(text: str, source: str) -> int:
+    """Its port."""
     try:
-        parse_address(text)
+        return parse_address(text)[1]
     except AddressError as error:
         raise ConfigError(f"{source}: {error}") from None
 

@@ -39,13 +39,13 @@ from broker.wire import (
     Key,
     Leave,
     Operation,
-    Ping,
     Publish,
     Refused,
     Request,
     Settle,
     Settled,
     Stamp,
+    brief,
 )
 
 OPEN_SETTLES_MAX = 1024
@@ -122,7 +122,6 @@ class Broker:
             Publish: self._publish,
             Request: self._request,
             Settle: self._settle_for_client,
-            Ping: lambda _source, _message: Ready([], []),
         }
         self._from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
             Publish: self._forward,
@@ -134,7 +133,6 @@ class Broker:
             Announce: self._announce,
             Settle: self._settle,
             Settled: self._settled,
-            Ping: lambda _source, _message: Ready([], []),
         }
 
     def start(self) -> Ready:
@@ -165,10 +163,10 @@ class Broker:
         try:
             check_publication(message.event, message.payload, self.limits)
         except (FilterError, LimitExceeded) as error:
-            return str(error)
+            return brief(str(error))
         if guest.space.contains(message.event):
             return ""
-        return f"{message.event} is outside what {client} advertises"
+        return brief(f"{message.event} is outside what {client} advertises")
 
     # Publications
 
@@ -191,7 +189,7 @@ class Broker:
             check_filter_within(message.filter, self.limits)
             sends = self.routing.apply(Record(message.kind, client, stamp, message.filter), hop)
         except (FilterError, LimitExceeded, RoutingError) as error:
-            return Ready([(hop, Refused(message.number, str(error)))], [])
+            return Ready([(hop, Refused(message.number, brief(str(error))))], [])
         guest.operations += 1
         if message.kind in ("adv", "uadv"):
             guest.space.change(message.kind == "adv", message.filter)
@@ -245,8 +243,9 @@ class Broker:
         return Ready(self._to_others("", leave), [event])
 
     def _join(self, source: Hop, message: Join) -> Ready:
-        if message.home == self.id or _join_key(message) in self.joins:
-            raise ProtocolError(f"a join of {message.client} at {message.home} that has been here before")
+        self._check_direction(source, message.home)
+        if message.home in self.crt.claims(message.client):
+            raise ProtocolError(f"a join of {message.client} at {message.home}, where it is already")
         try:
             check_client_id(message.client, self.limits)
         except LimitExceeded as error:
@@ -285,15 +284,15 @@ class Broker:
         return Ready(self._to_others("", leave), [_in_use(join.client, holder)])
 
     def _leave(self, source: Hop, message: Leave) -> Ready:
-        if message.home == self.id:
-            raise ProtocolError(f"a leave of our own client {message.client}")
+        self._check_direction(source, message.home)
         self._remove(message)
         self.joins.forget((message.client, message.incarnation, message.home))
         return Ready(self._to_others(source, message), [])
 
     def _remove(self, leave: Leave) -> None:
-        if self.crt.remove(leave) is not None:
-            self.routing.remove_client(leave.client, leave.incarnation)
+        claim = self.crt.remove(leave)
+        if claim is not None:
+            self.routing.remove_client(leave.client, claim.incarnation, claim.hop)
 
     # Settling
 
@@ -301,9 +300,10 @@ class Broker:
         guest = self._joined_guest(client)
         if guest.settles >= OPEN_SETTLES_MAX:
             raise ProtocolError(f"{client} has {OPEN_SETTLES_MAX} settles under way: the limit")
-        guest.settles += 1
         origin = f"{client}/{guest.incarnation}"
-        return self._settle(client_hop(client), Settle(origin, message.number))
+        ready = self._settle(client_hop(client), Settle(origin, message.number))
+        guest.settles += 1
+        return ready
 
     def _settle(self, source: Hop, message: Settle) -> Ready:
         key = (message.origin, message.number)
@@ -320,7 +320,8 @@ class Broker:
         return Ready([], []) if wave is None else self._settle_ends(wave, message)
 
     def _settle_ends(self, wave: Wave, message: Settled) -> Ready:
-        guest = self.guests.get(wave.origin.removeprefix("client:"))
+        role, _, name = wave.origin.partition(":")
+        guest = self.guests.get(name) if role == "client" else None
         if guest is not None and message.origin.endswith(f"/{guest.incarnation}"):
             guest.settles -= 1
         return Ready([(wave.origin, message)], [])
@@ -335,6 +336,12 @@ class Broker:
         return Ready([], [Event("fatal", {"reason": fault, "exit_code": 2})] if fault else [])
 
     # Helpers
+
+    def _check_direction(self, source: Hop, home: str) -> None:
+        """In a tree, what broker `home` says about its clients comes by one link only."""
+        known = self.overlay.known.get(home)
+        if known is None or known.hop != source:
+            raise ProtocolError(f"news of a client of {home}, which does not lie behind {source}")
 
     def _joined_guest(self, client: str) -> Guest:
         guest = self.guests.get(client)

@@ -19,23 +19,20 @@ from collections.abc import Collection, Iterator
 from msgspec import Struct
 
 from broker.boxes import FEW_RECORDS, contains
+from broker.buckets import Names
 from broker.filters import Event
-from broker.table import NOWHERE, Crowd, Home, RangedStep, Record, Table, newest
-from broker.wire import NO_KEY, Key, Stamp
+from broker.records import NOWHERE, Client, Few, Home, Record, stamp_of
+from broker.table import Crowd, RangedStep, Table
+from broker.wire import NO_KEY, Key
 
 __all__ = ["Index", "Record"]
 
 ANSWERS_MAX = 1024
+SCAN_MAX = 64
+"""Up to so many records of one client it is faster to ask each than to search for them among all."""
 
-Memo = dict[Home, Stamp | None]
+Memo = dict[Home, Record | None]
 """The newest hole around one event, for the clients that had to be asked."""
-
-
-class Client(Struct, gc=False, eq=False):
-    home: Home
-    records: dict[Stamp, Record]
-    ordered: bool = True
-    """Whether the records came in the order of their stamps."""
 
 
 class Hop(Struct, gc=False, eq=False):
@@ -55,7 +52,7 @@ class Index:
         self._tagged: dict[str, list[Record]] = {}
         self._answers: dict[tuple[str, ...], Home] = {}
         """What crowds answer while nobody's first hole comes and nobody's last one goes."""
-        self._in_doubt = Home("", "", (), [])
+        self._in_doubt = Home("", "", (), Few())
         """Marks the crowds that have to be asked client by client."""
         self._last_key: Key = NO_KEY
         self._count = 0
@@ -65,47 +62,47 @@ class Index:
 
     def __iter__(self) -> Iterator[Record]:
         for client in self._clients.values():
-            yield from client.records.values()
+            yield from client.in_order()
 
     def add(self, record: Record, hop: str) -> None:
         """File a record of a client that lies behind `hop`, which is the same for all its records."""
         client = self._clients.get(record.client)
         if client is None:
-            client = self._new_client(record.client, hop)
-        elif client.home.hop != hop:
-            raise ValueError(f"client {record.client!r} lies behind {client.home.hop!r}, not behind {hop!r}")
-        records, stamp = client.records, record.stamp
-        if stamp in records:
-            raise ValueError(f"client {record.client!r} has two records with the stamp {stamp}")
-        if records and stamp < next(reversed(records)):
-            client.ordered = False
-        self._share(record, client.home)
-        records[record.stamp] = record
+            home = self._new_home(record.client, hop)
+            self._share(record, home)
+            self._clients[home.client] = Client(home, record)
+        else:
+            home = client.home
+            if home.hop != hop:
+                raise ValueError(f"client {record.client!r} lies behind {home.hop!r}, not behind {hop!r}")
+            if client.get(record.stamp) is not None:
+                raise ValueError(f"client {record.client!r} has two records with the stamp {record.stamp}")
+            self._share(record, home)
+            client.add(record)
         self._count += 1
         if record.tag is None:
-            self._file(record, client.home)
+            self._file(record, home)
         else:
             self._tagged.setdefault(record.tag, []).append(record)
 
     def remove(self, record: Record) -> None:
         client = self._clients[record.client]
-        if client.records.get(record.stamp) is not record:
+        if client.get(record.stamp) is not record:
             raise KeyError(f"no such record of client {record.client!r}: {record.stamp}")
-        del client.records[record.stamp]
         self._count -= 1
         if record.tag is None:
             self._unfile(record, client.home)
         else:
             self._untag(record)
-        if not client.records:
+        if not client.remove(record):
             self._forget(client.home)
 
     def remove_client(self, client: str) -> list[Record]:
         """Forget a client and all its records, which are returned in the order of their stamps."""
-        if client not in self._clients:
+        entry = self._clients.get(client)
+        if entry is None:
             return []
-        records = self.records(client)
-        home = self._clients[client].home
+        records, home = entry.in_order(), entry.home
         if home.holes is not None:
             home.holes = None  # all at once, however many
             self._retire_answers()
@@ -136,27 +133,23 @@ class Index:
     def records(self, client: str) -> list[Record]:
         """A client's records, committed and tagged, in the order of their stamps."""
         entry = self._clients.get(client)
-        if entry is None:
-            return []
-        if not entry.ordered:
-            entry.records = dict(sorted(entry.records.items()))
-            entry.ordered = True
-        return list(entry.records.values())
+        return [] if entry is None else entry.in_order()
 
     def hops(self, event: Event) -> Collection[str]:
         """The hops behind which some client is in, in the committed view."""
-        exact, ranged = self._plans[tuple(event)]
+        names = tuple(event)
+        exact, ranged = self._plans[names]
         found: tuple[str, ...] = ()
         for key_of, find in exact:
             cell = find(key_of(event))
             if cell is not None:
                 home = cell.home
-                hops = home.hops if home.holes is None else self._ask(cell, event)
+                hops = home.hops if home.holes is None else self._ask(cell, event, names)
                 if not found:
                     found = hops
                 elif hops is not found:
                     found += tuple([hop for hop in hops if hop not in found])
-        return self._hops_by_range(ranged, event, set(found)) if ranged else found
+        return self._hops_by_range(ranged, event, names, set(found)) if ranged else found
 
     def hops_within(self, tag: str, event: Event) -> Collection[str]:
         """The same for the committed view plus the transaction's own records."""
@@ -171,7 +164,7 @@ class Index:
         found = inside.union(self.hops(event)) - outside
         memo: Memo = {}
         if outside:  # a client that the transaction takes out may not be the only one behind its hop
-            for record in self._wanted.matching(event):
+            for record in self._wanted.matching(event, tuple(event)):
                 if record.home.hop in outside and record.client not in own and _holds(record, event, memo):
                     found.add(record.home.hop)
         return found
@@ -181,44 +174,48 @@ class Index:
         entry = self._clients.get(client)
         if entry is None:
             return False
-        own = self._tagged.get(tag, ()) if tag is not None else ()
-        deciding = [r for r in own if r.client == client and contains(r.filter, event)]
-        deciding += [record for record in self._wanted.matching(event) if record.client == client]
-        hole = _newest_hole(entry.home, event)
-        if hole is not None:
-            deciding.append(hole)
-        last = newest(deciding)
-        return last is not None and last.positive
+        if len(entry) <= SCAN_MAX:
+            deciding = [r for r in entry.in_order() if r.tag in (None, tag) and contains(r.filter, event)]
+        else:
+            own = self._tagged.get(tag, ()) if tag is not None else ()
+            names = tuple(event)
+            holes = entry.home.holes
+            hole = None if holes is None else holes.newest(event, names)
+            deciding = [r for r in own if r.client == client and contains(r.filter, event)]
+            deciding += [r for r in self._wanted.matching(event, names) if r.client == client]
+            deciding += [hole] if hole is not None else []
+        return bool(deciding) and max(deciding, key=stamp_of).positive
 
-    def _hops_by_range(self, steps: tuple[RangedStep, ...], event: Event, found: set[str]) -> set[str]:
+    def _hops_by_range(
+        self, steps: tuple[RangedStep, ...], event: Event, names: Names, found: set[str]
+    ) -> set[str]:
         everywhere = len(self._hops)
         memo: Memo = {}
-        for key_of, find, point_of in steps:
+        for key_of, find in steps:
             pile = find(key_of(event))
             if pile is None:
                 continue
-            for record in pile.collect(event, point_of, found):
+            for record in pile.collect(event, names, found):
                 if record.home.hop not in found and _holds(record, event, memo):
                     found.add(record.home.hop)
             if len(found) == everywhere:
                 break
         return found
 
-    def _ask(self, cell: Record | Crowd, event: Event) -> tuple[str, ...]:
+    def _ask(self, cell: Record | Crowd, event: Event, names: Names) -> tuple[str, ...]:
         """The hops behind a cell that contains the event and whose clients may have holes."""
-        if type(cell) is Record:
-            hole = _newest_hole(cell.home, event)
-            return cell.home.hops if hole is None or hole.stamp < cell.stamp else ()
-        assert type(cell) is Crowd
+        if not isinstance(cell, Crowd):
+            home = cell.home
+            assert home.holes is not None
+            hole = home.holes.newest(event, names)
+            return home.hops if hole is None or hole.stamp < cell.stamp else ()
         if cell.home is not self._in_doubt:
             self._settle(cell)
         if cell.home.holes is None:
             return cell.home.hops
         memo: Memo = {}
         return tuple(
-            hop
-            for hop, lane in cell.lanes.items()
-            if any(record.home.holes is None or _holds(record, event, memo) for record in lane)
+            hop for hop, lane in cell.lanes.items() if any(_holds(record, event, memo) for record in lane)
         )
 
     def _settle(self, crowd: Crowd) -> None:
@@ -237,9 +234,9 @@ class Index:
     def _retire_answers(self) -> None:
         """A client's first hole has come or its last one has gone: every crowd has to be looked at again."""
         for answer in self._answers.values():
-            answer.holes = []
+            answer.holes = Few()
         self._answers.clear()
-        self._in_doubt = Home("", "", (), [])
+        self._in_doubt = Home("", "", (), Few())
 
     def _file(self, record: Record, home: Home) -> None:
         """Make a record part of the committed view."""
@@ -248,16 +245,14 @@ class Index:
             record.home = home
             self._wanted.add(record)
         elif holes is None:
-            home.holes = [record]
+            home.holes = Few((record,))
             self._retire_answers()
         elif isinstance(holes, Table):
             holes.add(record)
-        elif len(holes) < FEW_RECORDS:
-            holes.append(record)
         else:
-            table = home.holes = Table()
-            for hole in (*holes, record):
-                table.add(hole)
+            holes.append(record)
+            if len(holes) > FEW_RECORDS:
+                home.holes = Table(holes)
 
     def _unfile(self, record: Record, home: Home) -> None:
         if record.positive:
@@ -277,11 +272,10 @@ class Index:
         if not own:
             del self._tagged[record.tag]
 
-    def _new_client(self, name: str, hop: str) -> Client:
+    def _new_home(self, client: str, hop: str) -> Home:
         entry = self._hops.setdefault(hop, Hop((hop,)))
         entry.clients += 1
-        client = self._clients[name] = Client(Home(name, hop, entry.alone), {})
-        return client
+        return Home(client, entry.alone[0], entry.alone)
 
     def _forget(self, home: Home) -> None:
         del self._clients[home.client]
@@ -304,17 +298,9 @@ class Index:
 def _holds(record: Record, event: Event, memo: Memo) -> bool:
     """Whether no newer hole of its client contains the event that this record contains."""
     home = record.home
+    if home.holes is None:
+        return True
     if home not in memo:
-        hole = _newest_hole(home, event)
-        memo[home] = None if hole is None else hole.stamp
-    stamp = memo[home]
-    return stamp is None or stamp < record.stamp
-
-
-def _newest_hole(home: Home, event: Event) -> Record | None:
-    holes = home.holes
-    if holes is None:
-        return None
-    if isinstance(holes, Table):
-        return newest(holes.matching(event))
-    return newest(hole for hole in holes if contains(hole.filter, event))
+        memo[home] = home.holes.newest(event, tuple(event))
+    hole = memo[home]
+    return hole is None or hole.stamp < record.stamp

@@ -36,6 +36,12 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """Advertisements and subscriptions of one client that a broker keeps."""
 
 
+def publication_bytes_max(limits: Limits) -> int:
+    """What the largest publication within the limits takes, encoded: four bytes a character, and headers."""
+    attribute_bytes = 2 * (4 * limits.text_length_max + 5)
+    return limits.attributes_max * attribute_bytes + limits.payload_bytes_max + 32
+
+
 def check_publication(event: Event, payload: bytes, limits: Limits) -> None:
     """On the path of every publication: one cheap look, and a closer one only to say what is wrong."""
     longest = limits.text_length_max

@@ -9,7 +9,7 @@ attraction can bring records in any order.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from broker.filters import Event, Filter, Overlap, intersection_within, overlaps, subsumes
@@ -66,7 +66,10 @@ class SRT:
     def add(self, record: Record, hop: Hop) -> None:
         """Store it; advertisements are flooded in order, so what it makes redundant can go at once."""
         log = self._logs.setdefault(hop, {}).setdefault(record.client, [])
-        insort(log, record, key=_stamp_of)
+        place = bisect_left(log, record.stamp, key=_stamp_of)
+        if place < len(log) and log[place].stamp == record.stamp:
+            raise RoutingError(f"client {record.client} has two advertisements with the stamp {record.stamp}")
+        log.insert(place, record)
         if len(log) > SCAN_MAX:
             return
         older = [r for r in log if r.stamp < record.stamp and not subsumes(record.filter, r.filter)]
@@ -102,6 +105,8 @@ class PRT:
         self.index = Index()
         self._hops: dict[str, Hop] = {}
         self._newest: dict[str, dict[Filter, Record]] = {}
+        self._older: dict[tuple[str, Filter], list[Record]] = {}
+        """The others with the same client and filter: kept where a neighbour knows them and not the newest."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -115,24 +120,39 @@ class PRT:
         return len(self._newest.get(client, ()))
 
     def add(self, record: Record, hop: Hop) -> None:
-        self.index.add(record, hop)
+        try:
+            self.index.add(record, hop)
+        except ValueError as error:
+            raise RoutingError(str(error)) from None
         self._hops[record.client] = hop
         newest = self._newest.setdefault(record.client, {})
         known = newest.get(record.filter)
+        if known is not None:
+            older = self._older.setdefault((record.client, record.filter), [])
+            older.append(min(known, record, key=_stamp_of))
         if known is None or known.stamp < record.stamp:
             newest[record.filter] = record
 
     def remove(self, record: Record) -> None:
         self.index.remove(record)
         newest = self._newest[record.client]
-        if newest.get(record.filter) is record:
+        older = self._older.pop((record.client, record.filter), [])
+        if newest[record.filter] is not record:
+            older.remove(record)
+        elif older:
+            newest[record.filter] = max(older, key=_stamp_of)
+            older.remove(newest[record.filter])
+        else:
             del newest[record.filter]
             if not newest:
                 del self._newest[record.client], self._hops[record.client]
+        if older:
+            self._older[record.client, record.filter] = older
 
     def remove_client(self, client: str) -> None:
         if self._hops.pop(client, None):
-            del self._newest[client]
+            for filter_ in self._newest.pop(client):
+                self._older.pop((client, filter_), None)
             self.index.remove_client(client)
 
     def find(self, client: str, stamp: Stamp) -> Record | None:
@@ -198,8 +218,8 @@ class Routing:
         self._records_max = records_max
         self.srt = SRT(overlap)
         self.prt = PRT(overlap)
-        self._incarnations: dict[str, int] = {}
-        """Of the clients that have records here."""
+        self._lives: dict[str, tuple[int, Hop]] = {}
+        """Of the clients that have records here: incarnation, and where the records come from."""
 
     def next_hops(self, event: Event, source: Hop) -> Collection[Hop]:
         """Where a publication goes: to every hop with a subscriber, but not back. The hot path."""
@@ -213,12 +233,17 @@ class Routing:
         local = origin not in self._bits
         if self.srt.count(record.client, origin) + self.prt.count(record.client) >= self._records_max:
             raise RoutingError(f"client {record.client} has {self._records_max} records here: the limit")
-        self._incarnations[record.client] = record.stamp[2]
+        life = (record.stamp[2], origin)
+        if self._lives.get(record.client, life) != life:
+            raise RoutingError(f"client {record.client} has records of another life, or from elsewhere")
         if record.kind in ("adv", "uadv"):
-            return self._advertise(record, origin)
-        if local and self.prt.is_void(record):
-            return []
-        return self._subscribe(record, origin, local)
+            sends = self._advertise(record, origin)
+        elif local and self.prt.is_void(record):
+            sends = []
+        else:
+            sends = self._subscribe(record, origin, local)
+        self._lives[record.client] = life
+        return sends
 
     def forget(self, client: str, stamp: Stamp) -> Sends:
         """The edge broker says that a record has no effect left; here it goes if that holds here."""
@@ -228,11 +253,11 @@ class Routing:
         self._drop_covered(record)
         return self._drop_void(record)
 
-    def remove_client(self, client: str, incarnation: int) -> None:
+    def remove_client(self, client: str, incarnation: int, origin: Hop) -> None:
         """A claim that was refused has no records, and does not take those of the accepted one."""
-        if self._incarnations.get(client) != incarnation:
+        if self._lives.get(client) != (incarnation, origin):
             return
-        del self._incarnations[client]
+        del self._lives[client]
         self.srt.remove_client(client)
         self.prt.remove_client(client)
 

@@ -11,27 +11,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec import Raw
 
-from broker import status, wire
+from broker import greeting, status, wire
 from broker.address import parse_address
 from broker.config import NodeConfig
 from broker.core import Broker, ClientArrived, ClientGone, Event, ProtocolError, Ready
 from broker.routing import Hop, broker_hop, client_hop
+from broker.transport.channel import look_s
+from broker.transport.dial import HANDSHAKE_S_MAX, Backoff, carry
 from broker.transport.log import JsonLog
-from broker.transport.peer import Peer
+from broker.transport.peer import HOLD_BYTES, Peer
 from broker.transport.stream import Stream
 from broker.transport.vitals import Vitals
 from broker.wire import (
+    MESSAGE_BYTES_MAX,
     PROTOCOL_VERSION,
     AnyMessage,
     Goodbye,
     Hello,
+    Ping,
     Publish,
     Refused,
     StatusRequest,
@@ -39,13 +42,15 @@ from broker.wire import (
     WireError,
 )
 
-HANDSHAKE_S_MAX = 5.0
 FLUSH_S_MAX = 2.0
 """How long a stopping broker tries to get rid of its queues."""
 DIAL_S_FIRST = 0.05
 DIAL_S_MAX = 2.0
-FATAL_GOODBYES = {"unknown-neighbour": 2, "overlap-mode": 2, "duplicate-id": 2, "cycle": 2, "state-lost": 4}
-"""What a neighbour may answer that no repetition will change, and our exit code then."""
+STATUS_BACKLOG_BYTES_MAX = 1 << 20
+GREETING_BYTES_MAX = 16 << 10
+"""Of a frame from a peer that has not been let in: as long as a name may be, not as a message."""
+CONFIGURATION_GOODBYES = frozenset({"unknown-neighbour", "both-dial", "overlap-mode", "duplicate-id", "cycle"})
+"""What a neighbour may answer that no repetition will change."""
 
 
 class Server:
@@ -59,6 +64,7 @@ class Server:
         self.peers: dict[Hop, Peer] = {}
         self._dirty: list[Peer] = []
         self._streams: set[Stream] = set()
+        self._departed = greeting.Departed()
         self._stopped: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         self._vitals = Vitals(log.emit)
         self._started = time.monotonic()
@@ -74,7 +80,7 @@ class Server:
         self.address = "{}:{}".format(*listener.sockets[0].getsockname()[:2])
         for neighbour in self._config.neighbours:
             hop = broker_hop(neighbour.id)
-            self.peers[hop] = Peer(hop, "broker", neighbour.delay)
+            self.peers[hop] = Peer(hop, "broker", neighbour.delay, self._config.silence_ms / 1e3)
         self._perform(self.core.start())
         self._flush()
         self._vitals.start()
@@ -86,10 +92,10 @@ class Server:
         try:
             return await self._stopped
         finally:
-            for task in tasks:
-                task.cancel()
             listener.close()
             await self._say_goodbye()
+            for task in tasks:
+                task.cancel()
             self._vitals.stop()
 
     def stop(self, exit_code: int = 0, reason: str = "") -> None:
@@ -100,40 +106,58 @@ class Server:
 
     def stream_opened(self, stream: Stream) -> None:
         self._streams.add(stream)
-        self._loop.call_later(HANDSHAKE_S_MAX, self._check_handshake, stream)
+        if isinstance(stream.context, Peer):
+            stream.say(self._hello(stream.context))
+        else:
+            stream.body_bytes_max = GREETING_BYTES_MAX
+            self._loop.call_later(HANDSHAKE_S_MAX, self._check_handshake, stream)
 
     def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         messages = wire.decode(body)
         peer = stream.context
         if first == 0:
             for message in messages:
-                self._outside_link(stream, message)
+                if stream.is_open:
+                    self._outside_link(stream, message)
         elif not isinstance(peer, Peer) or peer.stream is not stream:
             raise WireError("a message before the greeting")
         else:
             self._receive(peer, first, processed, messages, body)
 
     def turn_ended(self, stream: Stream) -> None:
+        if stream.fault:
+            self._failed(stream)
         self._flush(stream.context if isinstance(stream.context, Peer) else None)
 
     def stream_closed(self, stream: Stream, reason: str) -> None:
         self._streams.discard(stream)
         peer = stream.context
+        if peer is None and not stream.was_dismissed:
+            self._log.log("hung-up", address=stream.peer_address, reason=reason)
         if not isinstance(peer, Peer) or peer.stream is not stream:
             return
         peer.detach()
         peer.held.clear()
         self._log.log("away", peer=peer.hop, reason=reason)
         if peer.kind == "client":
-            peer.grace_timer = self._loop.call_later(
-                self._config.grace_ms / 1e3, self._gone, peer, f"away for {self._config.grace_ms} ms"
-            )
+            grace_ms = self._config.grace_ms
+            goodbye = greeting.away_too_long(peer.name, self._config.id, grace_ms)
+            peer.grace_timer = self._loop.call_later(grace_ms / 1e3, self._gone, peer, goodbye)
 
     def _check_handshake(self, stream: Stream) -> None:
         if stream.is_open and stream.context is None:
-            stream.close(Goodbye("timeout", f"no greeting within {HANDSHAKE_S_MAX:.0f} s"))
+            self._refuse(stream, Goodbye("timeout", f"no greeting within {HANDSHAKE_S_MAX:.0f} s"))
 
-    # What is said outside a link: greetings and goodbyes
+    def _failed(self, stream: Stream) -> None:
+        """It broke the protocol. A client is gone by that: what it meant to say cannot be guessed."""
+        peer = stream.context
+        goodbye = Goodbye("protocol", stream.fault)
+        if isinstance(peer, Peer) and peer.kind == "client" and peer.stream is stream:
+            self._gone(peer, goodbye)
+        else:
+            self._refuse(stream, goodbye)
+
+    # What is said outside a link
 
     def _outside_link(self, stream: Stream, message: AnyMessage) -> None:
         if isinstance(message, Hello):
@@ -142,19 +166,20 @@ class Server:
             self._welcomed(stream, message)
         elif isinstance(message, Goodbye):
             self._dismissed(stream, message)
+        elif isinstance(message, Ping) and isinstance(stream.context, Peer):
+            stream.answer_ping()
         elif isinstance(message, StatusRequest) and stream.context == "monitor":
-            for answer in status.answers(self._describe(message.dump)):
-                stream.say(answer)
+            self._answer_status(stream, message)
         else:
             raise WireError(f"{type(message).__name__} outside a link")
 
     def _greet(self, stream: Stream, hello: Hello) -> None:
         if stream.context is not None:
             raise WireError("a second greeting")
-        if hello.version != PROTOCOL_VERSION:
-            raise WireError(f"protocol version {hello.version}; this broker speaks {PROTOCOL_VERSION}")
-        if hello.peer and hello.peer != self._config.id:
-            self._refuse(stream, "refused", f"This is broker {self._config.id}, not {hello.peer}.")
+        greeting.check(hello)
+        refusal = greeting.refusal(hello, self._config)
+        if refusal is not None:
+            self._refuse(stream, refusal)
         elif hello.role == "monitor":
             stream.context = "monitor"
             stream.say(self._welcome(0))
@@ -164,56 +189,48 @@ class Server:
             self._greet_client(stream, hello)
 
     def _greet_broker(self, stream: Stream, hello: Hello) -> None:
-        peer = self.peers.get(broker_hop(hello.name))
-        mine = self._config
-        if hello.name == mine.id:
-            self._refuse(stream, "duplicate-id", f"Two brokers call themselves {mine.id}.")
-        elif peer is None:
-            reason = f"Broker {mine.id} does not know {hello.name} as a neighbour; add it to {mine.id}'s neighbours."
-            self._refuse(stream, "unknown-neighbour", reason)
-        elif hello.overlap != mine.overlap:
-            reason = f"Broker {mine.id} has overlap {mine.overlap!r}, {hello.name} has {hello.overlap!r}; they must agree."
-            self._refuse(stream, "overlap-mode", reason)
-        elif peer.incarnation not in (0, hello.incarnation):
-            reason = f"Broker {hello.name} has restarted and lost its state; restart the whole overlay."
-            self._refuse(stream, "state-lost", reason)
-        elif hello.peer_incarnation not in (0, self._incarnation):
-            self._refuse(stream, "state-lost", f"Broker {mine.id} has restarted and lost its state.")
-            self.stop(4, f"Broker {mine.id} has restarted and lost its state; restart the whole overlay.")
-        else:
-            stream.say(self._welcome(peer.link.processed))
-            self._attach(peer, stream, hello.incarnation, hello.received)
+        peer = self.peers[broker_hop(hello.name)]
+        me = self._config.id
+        loser = greeting.lost_state(hello, me, self._incarnation, peer.incarnation)
+        if not loser:
+            self._attach(peer, stream, hello.incarnation, hello.received, self._welcome(peer.link.processed))
+            return
+        goodbye = greeting.state_lost(loser)
+        if loser == me:
+            # It has lost nothing, and need not end because we do.
+            self.stop(4, goodbye.reason)
+            goodbye = Goodbye("stopping", goodbye.reason)
+        self._refuse(stream, goodbye)
 
     def _greet_client(self, stream: Stream, hello: Hello) -> None:
-        hop = client_hop(hello.name)
+        hop, me = client_hop(hello.name), self._config.id
         peer = self.peers.get(hop)
-        if peer is not None and peer.incarnation != hello.incarnation:
-            if peer.stream is not None:
-                where = f"in use at broker {self._config.id}, from {peer.stream.peer_address}"
-                self._refuse(stream, "in-use", f"The client id {hello.name} is {where}.")
-                return
-            self._gone(peer, "its successor has come")
-            peer = None
-        if peer is None and (hello.received or hello.peer_incarnation):
-            reason = f"Broker {self._config.id} no longer knows this session of {hello.name}; connect anew."
-            self._refuse(stream, "state-lost", reason)
-            return
-        is_new = peer is None
-        if peer is None:
-            peer = self.peers[hop] = Peer(hop, "client", self._config.clients)
-        if peer.grace_timer is not None:
-            peer.grace_timer.cancel()
-        stream.say(self._welcome(peer.link.processed))
-        self._attach(peer, stream, hello.incarnation, hello.received)
-        if is_new:
-            self._handle(hop, ClientArrived(hello.incarnation))
+        if peer is not None and peer.incarnation == hello.incarnation:
+            self._attach(peer, stream, hello.incarnation, hello.received, self._welcome(peer.link.processed))
+        elif greeting.is_return(hello):
+            self._refuse(stream, self._departed.goodbye(hello.name, hello.incarnation, me))
+        elif peer is not None and peer.stream is not None:
+            self._refuse(stream, greeting.in_use(hello.name, me, peer.stream.peer_address))
+        else:
+            if peer is not None:
+                self._gone(peer, greeting.replaced(hello.name, me))
+            self._let_in(hop, stream, hello)
+
+    def _let_in(self, hop: Hop, stream: Stream, hello: Hello) -> None:
+        """A new client; the rest of the overlay may still object."""
+        config = self._config
+        hold_bytes = min(HOLD_BYTES, config.queue_bytes_max // 4)
+        peer = Peer(hop, "client", config.clients, config.silence_ms / 1e3, hold_bytes)
+        self.peers[hop] = peer
+        self._attach(peer, stream, hello.incarnation, 0, self._welcome(0))
+        self._handle(hop, ClientArrived(hello.incarnation))
 
     def _welcomed(self, stream: Stream, welcome: Welcome) -> None:
         peer = stream.context
         if not isinstance(peer, Peer) or peer.stream is not None:
             raise WireError("a welcome that was not asked for")
         if peer.incarnation not in (0, welcome.incarnation):
-            self._refuse(stream, "state-lost", f"Broker {welcome.broker} has restarted and lost its state.")
+            self._refuse(stream, greeting.state_lost(welcome.broker))
             return
         self._attach(peer, stream, welcome.incarnation, welcome.received)
 
@@ -224,44 +241,49 @@ class Server:
             return
         self._log.log("goodbye", peer=peer.hop, code=goodbye.code, reason=goodbye.reason)
         if peer.kind == "client":
-            if goodbye.code == "leaving":
-                self._gone(peer, "it said goodbye")
-        elif goodbye.code in FATAL_GOODBYES:
-            self.stop(FATAL_GOODBYES[goodbye.code], goodbye.reason)
+            if goodbye.code == "leaving" and peer.stream is stream:
+                self._gone(peer, goodbye)
+        elif goodbye.code == "state-lost":
+            self.stop(4, goodbye.reason)
+        elif goodbye.code in CONFIGURATION_GOODBYES:
+            self.stop(2, goodbye.reason)
+
+    def _hello(self, peer: Peer) -> Hello:
+        return Hello(
+            PROTOCOL_VERSION, "broker", self._config.id, peer.name,
+            self._incarnation, peer.incarnation, peer.link.processed, self._config.overlap,
+        )  # fmt: skip
 
     def _welcome(self, received: int) -> Welcome:
         return Welcome(self._config.id, self._incarnation, received, self._config.limits)
 
-    def _refuse(self, stream: Stream, code: wire.GoodbyeCode, reason: str) -> None:
-        self._log.log("refused", address=stream.peer_address, code=code, reason=reason)
-        stream.close(Goodbye(code, reason))
+    def _refuse(self, stream: Stream, goodbye: Goodbye) -> None:
+        self._log.log("refused", address=stream.peer_address, code=goodbye.code, reason=goodbye.reason)
+        stream.close(goodbye)
 
-    def _attach(self, peer: Peer, stream: Stream, incarnation: int, received: int) -> None:
+    def _attach(
+        self, peer: Peer, stream: Stream, incarnation: int, received: int, welcome: Welcome | None = None
+    ) -> None:
+        peer.attach(stream, received, welcome)
         stream.context = peer
+        stream.body_bytes_max = wire.BODY_BYTES_MAX
         peer.incarnation = incarnation
         peer.held.clear()
-        peer.attach(stream, received)
+        if peer.grace_timer is not None:
+            peer.grace_timer.cancel()
+            peer.grace_timer = None
+        # What it has processed may be known only now, and others may have waited for that.
+        peer.drained(self._release)
         self._log.log("up", peer=peer.hop, address=stream.peer_address)
 
     async def _dial(self, neighbour: str, where: str) -> None:
-        """Keep a connection to a neighbour, with back-off."""
+        """Keep a connection to a neighbour."""
         peer = self.peers[broker_hop(neighbour)]
         host, port = parse_address(where)
-        pause_s = DIAL_S_FIRST
-        while True:
-            try:
-                _, stream = await self._loop.create_connection(lambda: Stream(self, peer), host, port)
-            except OSError:
-                pause_s = min(DIAL_S_MAX, pause_s * 2)
-            else:
-                hello = Hello(
-                    PROTOCOL_VERSION, "broker", self._config.id, neighbour,
-                    self._incarnation, peer.incarnation, peer.link.processed, self._config.overlap,
-                )  # fmt: skip
-                stream.say(hello)
-                await asyncio.shield(stream.closed)
-                pause_s = DIAL_S_FIRST
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+        backoff = Backoff(peer, DIAL_S_FIRST, DIAL_S_MAX)
+        while not self._stopped.done():
+            await carry(peer, self, host, port)
+            await backoff.pause()
 
     # What arrives on a link
 
@@ -274,7 +296,7 @@ class Server:
         if not messages:
             return
         if peer.waits_for or peer.held:
-            peer.held.append((messages, body))
+            peer.held.append(messages, body)
         else:
             self._process(peer, messages, body)
 
@@ -285,7 +307,9 @@ class Server:
             try:
                 self._process(peer, messages, body)
             except WireError as error:
-                peer.stream.close(Goodbye("protocol", str(error)))
+                peer.held.clear()
+                peer.stream.fail(error)
+                self._failed(peer.stream)
                 break
             self._flush(peer)
         self._flush(peer)
@@ -298,7 +322,7 @@ class Server:
         run: list[bytes | Raw] = []
         run_hops: Collection[Hop] = ()
         try:
-            for message, piece in zip(messages, wire.split(body, len(messages)), strict=True):
+            for message, piece in zip(messages, self._pieces(peer, messages, body), strict=True):
                 if type(message) is Publish and (
                     client is None or not (reason := core.admit(client, message))
                 ):
@@ -315,10 +339,21 @@ class Server:
                 else:
                     self._handle(source, message)
         except ProtocolError as error:
+            # What stands before it has been done, and must not be asked for again.
+            peer.done(next(place for place, m in enumerate(messages, 1) if m is message), 0)
             raise WireError(str(error)) from error
         finally:
             self._put(run, run_hops)
         peer.done(len(messages), len(body))
+
+    def _pieces(self, peer: Peer, messages: list[AnyMessage], body: bytes) -> Sequence[bytes | Raw]:
+        """The bytes of each message. One that is too large would go on in a frame that nobody takes."""
+        pieces = wire.split(body, len(messages))
+        if len(body) > MESSAGE_BYTES_MAX and peer.kind == "client":
+            size = max(map(len, pieces))
+            if size > MESSAGE_BYTES_MAX:
+                raise WireError(f"a message of {size} bytes; the limit is {MESSAGE_BYTES_MAX}")
+        return pieces
 
     def _put(self, pieces: Sequence[bytes | Raw], hops: Iterable[Hop]) -> None:
         for hop in hops:
@@ -345,64 +380,71 @@ class Server:
         if event.name == "fatal":
             self.stop(event.fields["exit_code"], event.fields["reason"])
         elif event.name == "client-refused":
-            peer = self.peers.pop(client_hop(event.fields["client"]), None)
-            if peer is not None and peer.stream is not None:
-                self._refuse(peer.stream, event.fields["code"], event.fields["reason"])
-                peer.forget(self._release)
+            peer = self.peers.get(client_hop(event.fields["client"]))
+            if peer is not None:
+                self._part_with(peer, Goodbye(event.fields["code"], event.fields["reason"]))
 
     def _flush(self, source: Peer | None = None) -> None:
         """Write what this turn has gathered; a destination that is full makes the source wait."""
+        limit = self._config.queue_bytes_max
         while self._dirty:
             dirty, self._dirty = self._dirty, []
             for peer in dirty:
                 peer.flush()
-                if peer.link.queue_bytes > self._config.queue_bytes_max and peer.kind == "client":
-                    self._cut_off(peer)
+                if peer.link.queue_bytes > limit and peer.kind == "client":
+                    self._gone(peer, greeting.too_slow(peer.name, peer.link.queue_bytes, limit))
                 elif source is not None and source is not peer and peer.is_full:
                     peer.make_wait(source, self._release)
 
     # Clients that are slow or gone
 
-    def _cut_off(self, peer: Peer) -> None:
-        limit = self._config.queue_bytes_max
-        reason = f"{peer.link.queue_bytes} bytes wait for {peer.name}; the limit is {limit}"
-        if peer.stream is not None:
-            peer.stream.close(Goodbye("slow-consumer", reason))
-        self._gone(peer, f"slow consumer: {reason}")
-
-    def _gone(self, peer: Peer, reason: str) -> None:
+    def _gone(self, peer: Peer, goodbye: Goodbye) -> None:
         if self.peers.get(peer.hop) is not peer:
             return
-        del self.peers[peer.hop]
-        peer.forget(self._release)
-        self._handle(peer.hop, ClientGone(reason))
+        self._part_with(peer, goodbye)
+        self._handle(peer.hop, ClientGone(goodbye.reason))
         self._loop.call_soon(self._flush)
+
+    def _part_with(self, peer: Peer, goodbye: Goodbye) -> None:
+        """A client's session ends here; with what reason, it is told now or when it comes back."""
+        del self.peers[peer.hop]
+        if goodbye.code != "leaving":
+            self._departed.add(peer.name, peer.incarnation, goodbye)
+            if peer.stream is not None:
+                self._refuse(peer.stream, goodbye)
+        peer.forget(self._release)
 
     async def _look_after_peers(self) -> None:
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(look_s(self._config.silence_ms / 1e3))
             now = self._loop.time()
             for peer in tuple(self.peers.values()):
-                if not peer.look_after(now) and peer.stream is not None:
+                if not peer.look_after(now):
                     self._log.log("silent", peer=peer.hop)
-                    peer.stream.abort()
 
     async def _say_goodbye(self) -> None:
         """Flush what can be flushed within the bound, and tell everybody."""
         deadline = self._loop.time() + FLUSH_S_MAX
         self._flush()
-        while self._loop.time() < deadline and any(
-            p.stream and p.link.queue_messages for p in self.peers.values()
-        ):
+        while any(peer.stream and peer.is_busy for peer in self.peers.values()):
             await asyncio.sleep(0.01)
+            if self._loop.time() > deadline:
+                break
         _, reason = self._stopped.result() if self._stopped.done() else (0, "")
-        for stream in tuple(self._streams):
+        streams = tuple(self._streams)
+        for stream in streams:
             stream.close(Goodbye("stopping", reason or f"Broker {self._config.id} is stopping."))
-        while self._streams and self._loop.time() < deadline + 0.5:
-            await asyncio.sleep(0.01)
+        if streams:
+            await asyncio.wait([stream.closed for stream in streams], timeout=0.5)
         for peer in self.peers.values():
             peer.close()
         self._log.log("stopped", broker=self._config.id)
+
+    def _answer_status(self, stream: Stream, request: StatusRequest) -> None:
+        if stream.unwritten_bytes > STATUS_BACKLOG_BYTES_MAX:
+            raise WireError("a status request, and the answers to earlier ones have not been read")
+        for answer in status.answers(self._describe(request.dump)):
+            stream.say(answer)
 
     def _describe(self, dump: bool) -> dict[str, Any]:
         return status.describe(self.core, dump) | {
@@ -411,4 +453,5 @@ class Server:
             "uptime_s": time.monotonic() - self._started,
             "vitals": self._vitals.latest,
             "links": [peer.status() for peer in self.peers.values()],
+            "departed": self._departed.as_list(),
         }

@@ -12,54 +12,15 @@ and kept until a group comes or goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
-from msgspec import Struct, field
-
-from broker.boxes import EXACT, PRESENT, Pile, PointOf, world
+from broker.boxes import Pile
+from broker.buckets import EXACT, MIXED, NUMBERS, STRINGS, Axis, Names, world
 from broker.filters import Event, Filter, Predicate
-from broker.wire import Kind, Stamp
+from broker.records import NOWHERE, Record, stamp_of
 
 PLANS_MAX = 1024
-
-
-class Home(Struct, gc=False, eq=False):
-    """Where a client lies, and what it has taken back.
-
-    It does not know the client's records, which know it: a cycle would outlive its index.
-    """
-
-    client: str
-    hop: str
-    hops: tuple[str, ...]
-    """The hop as an answer that is ready to be returned."""
-    holes: list[Record] | Table | None = None
-
-
-NOWHERE = Home("", "", (), [])
-"""Home of a record that is in no index, and of every hole. Not without holes: never an answer as it stands."""
-
-
-class Record(Struct, gc=False, eq=False, weakref=False):
-    """What one client asked for, or took back, at one moment; `sent` and `tag` alone may change."""
-
-    kind: Kind
-    client: str
-    stamp: Stamp
-    filter: Filter
-    tag: str | None = None
-    """The undecided transaction that wrote it."""
-    sent: int = 0
-    """Bit set of neighbours that it was sent to; owned by routing."""
-    home: Home = field(default_factory=lambda: NOWHERE)
-    """Owned by the index."""
-    slot: int = 0
-    """Its place among its like; owned by the index."""
-
-    @property
-    def positive(self) -> bool:
-        return self.kind in ("sub", "adv")
 
 
 class Crowd:
@@ -110,13 +71,15 @@ Plan = tuple[tuple[ExactStep, ...], tuple[RangedStep, ...]]
 class ExactGroup:
     """Filters with values and `anything()` on the same names, without ranges: a cell's records all match."""
 
-    __slots__ = ("cells", "key_of", "needed", "shapes")
+    __slots__ = ("cells", "key_of", "needed")
 
     def __init__(self, needed: Names, equal: Names) -> None:
         self.needed = needed
         self.key_of: Callable[[Event], Key] = _picker(equal)
         self.cells: dict[Key, Cell] = {}
-        self.shapes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.cells)
 
     def add(self, key: Key, record: Record) -> None:
         cell = self.cells.setdefault(key, record)
@@ -144,19 +107,21 @@ class ExactGroup:
 class RangedGroup:
     """Filters with values on the same names and a range on the same axis, the lead; beyond that they differ."""
 
-    __slots__ = ("key_of", "lead", "needed", "piles", "shapes")
+    __slots__ = ("_lead", "key_of", "needed", "piles")
 
     def __init__(self, needed: Names, equal: Names, lead: Axis) -> None:
         self.needed = needed
         self.key_of: Callable[[Event], Key] = _picker(equal)
-        self.lead = lead
+        self._lead = lead
         self.piles: dict[Key, Pile] = {}
-        self.shapes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.piles)
 
     def add(self, key: Key, record: Record) -> None:
         pile = self.piles.get(key)
         if pile is None:
-            pile = self.piles[key] = Pile(self.lead)
+            pile = self.piles[key] = Pile(self._lead)
         pile.add(record)
 
     def remove(self, key: Key, record: Record) -> None:
@@ -167,21 +132,27 @@ class RangedGroup:
 
 
 class Shape:
-    """A filter without its values: names, and a letter for the kind of each predicate."""
+    """A filter without its values: its names, and a letter for the kind of each predicate."""
 
-    __slots__ = ("equal", "group_key", "key_in", "lead", "names", "records")
+    __slots__ = ("group", "group_key", "key_in", "names", "records")
 
-    def __init__(self, names: Names, worlds: str) -> None:
+    def __init__(self, names: Names, worlds: str, groups: dict[Hashable, Group]) -> None:
         self.names = names
+        self.records = 0
         places = [place for place, letter in enumerate(worlds) if letter == EXACT]
-        self.equal = tuple(names[place] for place in places)
+        equal = tuple(names[place] for place in places)
         self.key_in: Callable[[Sequence[Predicate]], Key] = _picker(places)
         if 1 < len(places) == len(names):
             self.key_in = _itself  # no second tuple beside the filter's own
-        axes = [axis for axis in zip(names, worlds, strict=True) if axis[1] not in (EXACT, PRESENT)]
-        ordered = [axis for axis in axes if axis[1] != MIXED]
-        self.lead: Axis | None = next(iter(ordered + axes), None)
-        self.records = 0
+        lead = _lead(names, worlds)
+        self.group_key: Hashable = (names, worlds) if lead is None else (equal, lead)
+        group = groups.get(self.group_key)
+        if group is None:
+            group = ExactGroup(names, equal) if lead is None else RangedGroup((*equal, lead[0]), equal, lead)
+        self.group = group
+
+
+Group = ExactGroup | RangedGroup
 
 
 class Plans(dict[Names, Plan]):
@@ -189,7 +160,7 @@ class Plans(dict[Names, Plan]):
 
     __slots__ = ("_groups",)
 
-    def __init__(self, groups: Mapping[object, ExactGroup | RangedGroup]) -> None:
+    def __init__(self, groups: Mapping[Hashable, Group]) -> None:
         self._groups = groups
 
     def __missing__(self, names: Names) -> Plan:
@@ -214,39 +185,73 @@ class Table:
 
     __slots__ = ("_groups", "_shapes", "plans")
 
-    def __init__(self) -> None:
+    def __init__(self, records: Iterable[Record] = ()) -> None:
         self._shapes: dict[tuple[Names, str], Shape] = {}
-        self._groups: dict[object, ExactGroup | RangedGroup] = {}
+        self._groups: dict[Hashable, Group] = {}
         self.plans = Plans(self._groups)
+        for record in records:
+            self.add(record)
 
     def __bool__(self) -> bool:
         return bool(self._groups)
 
     def add(self, record: Record) -> None:
-        pass
+        names, predicates = record.filter.names, record.filter.predicates
+        worlds = "".join(map(world, predicates))
+        shape = self._shapes.get((names, worlds))
+        if shape is None:
+            shape = self._shapes[names, worlds] = Shape(names, worlds, self._groups)
+            if shape.group_key not in self._groups:
+                self._groups[shape.group_key] = shape.group
+                self.plans.clear()
+        if names is not shape.names:  # decoded from the wire, each filter brings names of its own
+            record.filter = Filter(shape.names, predicates)
+        shape.records += 1
+        shape.group.add(shape.key_in(predicates), record)
 
-    def matching(self, event: Event) -> Iterator[Record]:
+    def remove(self, record: Record) -> None:
+        predicates = record.filter.predicates
+        key = record.filter.names, "".join(map(world, predicates))
+        shape = self._shapes[key]
+        shape.group.remove(shape.key_in(predicates), record)
+        shape.records -= 1
+        if not shape.records:
+            del self._shapes[key]
+            if not shape.group:
+                del self._groups[shape.group_key]
+                self.plans.clear()
+
+    def newest(self, event: Event, names: Names) -> Record | None:
+        """Of the records that contain the event, the one with the largest stamp; `names` are the event's."""
+        exact, ranged = self.plans[names]
+        last: Record | None = None
+        for key_of, find in exact:
+            cell = find(key_of(event))
+            if isinstance(cell, Crowd):
+                cell = max(cell, key=stamp_of)
+            if cell is not None and (last is None or last.stamp < cell.stamp):
+                last = cell
+        for key_of, find_pile in ranged:
+            pile = find_pile(key_of(event))
+            if pile is not None:
+                for record in pile.matching(event, names):
+                    if last is None or last.stamp < record.stamp:
+                        last = record
+        return last
+
+    def matching(self, event: Event, names: Names) -> Iterator[Record]:
         """The records that contain the event."""
-        names = tuple(event)
         exact, ranged = self.plans[names]
         for key_of, find in exact:
             cell = find(key_of(event))
-            if type(cell) is Record:
-                yield cell
+            if isinstance(cell, Crowd):
+                yield from cell
             elif cell is not None:
-                yield from cell  # type: ignore[misc]
+                yield cell
         for key_of, find_pile in ranged:
             pile = find_pile(key_of(event))
             if pile is not None:
                 yield from pile.matching(event, names)
-
-
-def newest(records: Iterable[Record]) -> Record | None:
-    """The record with the largest stamp: among those of one client that contain an event, it decides."""
-    return max(records, key=_stamp, default=None)
-
-
-_stamp: Callable[[Record], Stamp] = attrgetter("stamp")
 
 
 def _picker(keys: Sequence[Any]) -> Callable[[Any], Key]:
@@ -254,11 +259,10 @@ def _picker(keys: Sequence[Any]) -> Callable[[Any], Key]:
     return itemgetter(*keys) if keys else _nothing
 
 
-def _tuple_picker(keys: Sequence[str]) -> PointOf:
-    if len(keys) > 1:
-        return itemgetter(*keys)
-    (key,) = keys
-    return lambda event: (event[key],)
+def _lead(names: Names, worlds: str) -> Axis | None:
+    """The first axis with a range, or else the first with a set that has no order; None: no ranges."""
+    axes = list(zip(names, worlds, strict=True))
+    return next((axis for kinds in (NUMBERS + STRINGS, MIXED) for axis in axes if axis[1] in kinds), None)
 
 
 def _nothing(_: object) -> Key:

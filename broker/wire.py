@@ -5,8 +5,8 @@ on this link, how many of the peer's messages have been processed) and a body: a
 messages, each an array that begins with its tag. Numbers are counted per link and stand in the
 header, so a publication's own bytes travel through every broker exactly as its publisher wrote them.
 
-Two messages precede a link and are not counted: `Hello` and its answer `Welcome`, or `Goodbye`, in
-frames whose first message has the number 0.
+Some messages are not of a link and not counted: `Hello` and its answer `Welcome` before it, `Ping`
+beside it, `Goodbye` after it. Their frames have the number 0.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ MESSAGE_BYTES_MAX = 1 << 20
 BODY_BYTES_TARGET = 64 << 10
 """A sender closes a frame when its body has grown to this, so that a long queue flows in pieces."""
 BODY_BYTES_MAX = 2 * MESSAGE_BYTES_MAX
+REASON_LENGTH_MAX = 500
+"""Of what a peer is told; a sentence that quotes hostile input could have any length."""
 
 GoodbyeCode = Literal[
     "leaving",
@@ -36,6 +38,7 @@ GoodbyeCode = Literal[
     "in-use",
     "slow-consumer",
     "unknown-neighbour",
+    "both-dial",
     "duplicate-id",
     "cycle",
     "overlap-mode",
@@ -200,7 +203,7 @@ class StatusAnswer(Message, frozen=True, tag=31):
 
 
 class Ping(Message, frozen=True, tag=40):
-    """Something to acknowledge on a quiet link: silence after it means that the link is dead."""
+    """To a quiet peer, and outside the link: answered at once, by an empty frame, or the peer is dead."""
 
 
 AnyMessage = (
@@ -234,6 +237,11 @@ _ARRAY_32 = 0xDD
 _COUNT_BYTES = 5
 """Of the body's array header."""
 
+
+def brief(reason: str) -> str:
+    return reason if len(reason) <= REASON_LENGTH_MAX else reason[: REASON_LENGTH_MAX - 1] + "…"
+
+
 encode = msgspec.msgpack.Encoder().encode
 _decode_messages = msgspec.msgpack.Decoder(list[AnyMessage]).decode
 _decode_pieces = msgspec.msgpack.Decoder(list[Raw]).decode
@@ -247,7 +255,6 @@ def frame(messages: bytes, count: int, first: int, processed: int) -> bytes:
 def body(messages: bytes, count: int) -> bytes:
     """Encoded messages, one behind the other, as the array that a frame carries."""
     return _ARRAY_32.to_bytes(1, "big") + count.to_bytes(4, "big") + messages
-
 
 
 def split(body: bytes, count: int) -> Sequence[bytes | Raw]:
@@ -265,9 +272,11 @@ def decode(body: bytes) -> list[AnyMessage]:
         raise WireError(f"not a message of this protocol: {error}") from None
 
 
-def read_header(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int, int]:
+def read_header(
+    data: bytes | bytearray | memoryview, offset: int = 0, body_bytes_max: int = BODY_BYTES_MAX
+) -> tuple[int, int, int]:
     """Body length, first number, processed count: the fields of `HEADER`."""
     header: tuple[int, int, int] = HEADER.unpack_from(data, offset)
-    if header[0] > BODY_BYTES_MAX:
-        raise WireError(f"a frame of {header[0]} bytes; the limit is {BODY_BYTES_MAX}")
+    if header[0] > body_bytes_max:
+        raise WireError(f"a frame of {header[0]} bytes; the limit is {body_bytes_max}")
     return header

@@ -26,12 +26,12 @@ from broker.wire import (
     Joined,
     Kind,
     Message,
-    Ping,
     Publish,
     Refused,
     Request,
     Settle,
     Settled,
+    WireError,
     encode,
 )
 from client.errors import ClientError, InvalidFilter, NotAdvertised, RefusedByBroker, TooLarge
@@ -101,7 +101,7 @@ class Session:
         return Settle(self.client_id, self._number)
 
     def receive(self, message: AnyMessage) -> Outcome | None:
-        """What a message means to us; None if it only kept the link alive."""
+        """What a message means to us; None if it answers what was never asked."""
         if isinstance(message, Publish):
             return message
         if isinstance(message, Accepted):
@@ -112,9 +112,7 @@ class Session:
             return self._done(message.number)
         if isinstance(message, Joined):
             return Arrived(message.overlay)
-        if isinstance(message, Ping):
-            return None
-        raise ClientError(f"the broker sent {type(message).__name__}, which is not for clients")
+        raise WireError(f"{type(message).__name__} is not for clients")
 
     def _accepted(self, number: int) -> Done | None:
         operation = self._open.get(number)

@@ -93,7 +93,9 @@ class Process:
 class Overlay:
     """Brokers by name; `links` tells which of them should know each other."""
 
-    def __init__(self, addresses: Mapping[str, str], configs: Mapping[str, Path], links: Sequence[Link]) -> None:
+    def __init__(
+        self, addresses: Mapping[str, str], configs: Mapping[str, Path], links: Sequence[Link]
+    ) -> None:
         self._addresses = addresses
         self._configs = configs
         self._links = links

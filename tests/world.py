@@ -11,6 +11,7 @@ from broker.filters import Event as Point
 from broker.filters import Filter, Overlap
 from broker.routing import Hop, broker_hop, client_hop
 from broker.wire import (
+    HEADER_BYTES,
     Accepted,
     AnyMessage,
     Joined,
@@ -23,7 +24,6 @@ from broker.wire import (
     decode,
     encode,
     frame,
-    HEADER_BYTES,
 )
 
 Input = AnyMessage | ClientArrived | ClientGone

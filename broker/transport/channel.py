@@ -19,22 +19,26 @@ from broker.transport.stream import Stream
 from broker.wire import BODY_BYTES_TARGET, MESSAGE_BYTES_MAX, Message, Ping
 
 REPORT_S = 0.05
-QUIET_S = 5.0
-"""After so much silence a `Ping` asks for a sign of life."""
-SILENCE_S_MAX = 15.0
-"""After so much the connection is dead, whatever TCP says."""
+
+
+def look_s(silence_s: float) -> float:
+    """How long to wait between two looks at a connection that may be silent for `silence_s`."""
+    return min(1.0, silence_s / 6)
 
 
 class Channel:
-    def __init__(self, name: str, delay: Delay) -> None:
+    def __init__(self, name: str, delay: Delay, silence_s: float) -> None:
         self.link = Link()
+        self.silence_s = silence_s
+        """After so much the connection is dead, whatever TCP says."""
         self.stream: Stream | None = None
         self.outbox: list[bytes | Raw] = []
         self._loop = asyncio.get_running_loop()
         self._report_timer: asyncio.TimerHandle | None = None
         self._delayed: DelayedSender[bytes | Raw] | None = None
+        self._delayed_bytes = 0
         if not delay.is_zero:
-            self._delayed = DelayedSender(DelayLine(delay, name), self._push)
+            self._delayed = DelayedSender(DelayLine(delay, name), self._release_delayed)
 
     def send(self, message: Message) -> None:
         """Into the outbox; it leaves with the next `flush`."""
@@ -48,7 +52,12 @@ class Channel:
                 self._push(pieces)
                 return
             for piece in pieces:
+                self._delayed_bytes += len(piece)
                 self._delayed.push(piece)
+
+    def _release_delayed(self, pieces: list[bytes | Raw]) -> None:
+        self._delayed_bytes -= sum(len(piece) for piece in pieces)
+        self._push(pieces)
 
     def _push(self, pieces: list[bytes | Raw]) -> None:
         joined = b"".join(pieces)
@@ -75,6 +84,16 @@ class Channel:
         self.link.push(b"".join(part), len(part))
 
     @property
+    def queue_bytes(self) -> int:
+        """What was sent and not processed by the peer, on the emulated way or on the real one."""
+        return self._delayed_bytes + self.link.queue_bytes
+
+    @property
+    def moved(self) -> int:
+        """Grows whenever a message has got through, either way."""
+        return self.link.processed + self.link.sent_processed
+
+    @property
     def is_busy(self) -> bool:
         """Something has not been processed by the peer yet."""
         return bool(self.outbox or self._delayed or self.link.queue_messages)
@@ -85,12 +104,17 @@ class Channel:
             while (frame := self.link.take()) is not None:
                 self.stream.write(frame)
 
-    def attach(self, stream: Stream, peer_processed: int) -> None:
-        """A connection is there: go on where the peer's knowledge ends. May raise `WireError`."""
+    def attach(self, stream: Stream, peer_processed: int, greeting: Message | None = None) -> None:
+        """A connection is there: greet, and go on where the peer's knowledge ends.
+
+        Raises `WireError`, and changes nothing, if the peer claims to know what was never sent.
+        """
         frames = self.link.resume(peer_processed)
         if self.stream is not None:
             self.stream.abort()
         self.stream = stream
+        if greeting is not None:
+            stream.say(greeting)
         for frame in frames:
             stream.write(frame)
         self.pump()
@@ -118,15 +142,19 @@ class Channel:
             self.stream.write(frame)
 
     def look_after(self, now: float) -> bool:
-        """Every few seconds: ask a quiet peer for a sign of life. False: it is dead, and cut off."""
+        """Ask a quiet peer for a sign of life. False: it gave none for too long, and is cut off.
+
+        Outside the link's numbering, because a peer that holds our messages back for good reasons must
+        not be taken for dead.
+        """
         if self.stream is None:
             return True
-        silence = now - self.stream.heard
-        if silence > SILENCE_S_MAX:
+        silence_s = now - self.stream.heard
+        if silence_s > self.silence_s:
+            self.stream.abort(f"silent for {silence_s:.1f} s")
             return False
-        if silence > QUIET_S and self.link.queue_messages == 0:
-            self.send(Ping())
-            self.flush()
+        if silence_s > self.silence_s / 3:
+            self.stream.say(Ping())
         return True
 
     def close(self) -> None:

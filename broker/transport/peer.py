@@ -1,6 +1,6 @@
 """A neighbour or client as its broker sees it, and what happens when it is slow.
 
-A destination whose queue has grown past `HOLD_BYTES` makes the sources that feed it wait: their frames
+A destination whose queue has grown past its `hold_bytes` makes the sources that feed it wait: their frames
 are kept unprocessed, so their windows close and they slow down. A client that does not move at all is
 not waited for (`STALL_S`): its queue may grow to the broker's limit, then it is disconnected. So one
 stalled subscriber costs others at most `STALL_S`, and never more memory than the limit.
@@ -14,25 +14,62 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from broker.delay import Delay
+from broker.link import WINDOW_BYTES
 from broker.routing import Hop
 from broker.transport.channel import Channel
-from broker.wire import AnyMessage
+from broker.wire import BODY_BYTES_MAX, AnyMessage, WireError
 
 HOLD_BYTES = 2 << 20
-RELEASE_BYTES = 1 << 20
+"""Unless the limit on a client's queue is lower: its sources must wait before it is disconnected."""
 STALL_S = 0.25
+HELD_BYTES_MAX = 4 * WINDOW_BYTES + BODY_BYTES_MAX
+"""A window of messages, each in a frame of its own, and the frame that overfills it."""
+
+
+class Held:
+    """Frames that were received and not processed, because a destination of their source is full."""
+
+    def __init__(self) -> None:
+        self._frames: deque[tuple[list[AnyMessage], bytes]] = deque()
+        self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._frames)
+
+    def append(self, messages: list[AnyMessage], body: bytes) -> None:
+        """Only so much: a peer that does not heed its window could fill our memory."""
+        self._bytes += len(body)
+        if self._bytes > HELD_BYTES_MAX:
+            raise WireError(f"{self._bytes} bytes under way; the window is {WINDOW_BYTES}")
+        self._frames.append((messages, body))
+
+    def popleft(self) -> tuple[list[AnyMessage], bytes]:
+        messages, body = self._frames.popleft()
+        self._bytes -= len(body)
+        return messages, body
+
+    def clear(self) -> None:
+        self._frames.clear()
+        self._bytes = 0
 
 
 class Peer(Channel):
-    def __init__(self, hop: Hop, kind: Literal["broker", "client"], delay: Delay) -> None:
-        super().__init__(hop, delay)
+    def __init__(
+        self,
+        hop: Hop,
+        kind: Literal["broker", "client"],
+        delay: Delay,
+        silence_s: float,
+        hold_bytes: int = HOLD_BYTES,
+    ) -> None:
+        super().__init__(hop, delay, silence_s)
+        self._hold_bytes = hold_bytes
         self.hop = hop
         self.kind = kind
         self.name = hop.partition(":")[2]
         self.incarnation = 0
         """Of the other side; 0 before it has spoken."""
-        self.held: deque[tuple[list[AnyMessage], bytes]] = deque()
-        """Frames received and not processed, because a destination of this source is full."""
+        self.held = Held()
         self.waits_for: set[Peer] = set()
         self._waited_for_by: set[Peer] = set()
         self.stalled = False
@@ -41,7 +78,7 @@ class Peer(Channel):
 
     @property
     def is_full(self) -> bool:
-        return self.link.queue_bytes > HOLD_BYTES and not self.stalled
+        return self.queue_bytes > self._hold_bytes and not self.stalled
 
     def make_wait(self, source: Peer, release: Callable[[Peer], None]) -> None:
         """`source` feeds us faster than we drain."""
@@ -53,7 +90,7 @@ class Peer(Channel):
     def drained(self, release: Callable[[Peer], None]) -> None:
         """The peer has processed something."""
         self.stalled = False
-        if self._waited_for_by and self.link.queue_bytes < RELEASE_BYTES:
+        if self._waited_for_by and self.queue_bytes < self._hold_bytes // 2:
             self._let_go(release)
 
     def forget(self, release: Callable[[Peer], None]) -> None:
@@ -68,13 +105,14 @@ class Peer(Channel):
         self.close()
 
     def _watch(self, release: Callable[[Peer], None]) -> None:
-        before = self.link.sent_processed
+        before, had_work = self.link.sent_processed, self.link.queue_messages > 0
 
         def look() -> None:
             self._stall_timer = None
             if not self._waited_for_by:
                 return
-            if self.link.sent_processed == before:
+            # What is still on its emulated way is not the peer's fault.
+            if had_work and self.link.sent_processed == before:
                 self.stalled = True
                 self._let_go(release)
             else:
@@ -99,7 +137,7 @@ class Peer(Channel):
             "name": self.name,
             "kind": self.kind,
             "state": "up" if self.stream else ("away" if self.incarnation else "connecting"),
-            "queue_bytes": link.queue_bytes,
+            "queue_bytes": self.queue_bytes,
             "queue_messages": link.queue_messages,
             "unacknowledged_messages": link.sent - link.sent_processed,
             "sent": link.sent,

@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol, cast
 
 from broker import wire
-from broker.wire import HEADER_BYTES, Goodbye, Message, WireError
+from broker.wire import BODY_BYTES_MAX, HEADER_BYTES, Goodbye, Message, WireError
 
 
 class StreamOwner(Protocol):
@@ -27,7 +27,16 @@ class Stream(asyncio.Protocol):
     def __init__(self, owner: StreamOwner, context: object = None) -> None:
         self._owner = owner
         self.context = context
-        self._tail = b""
+        self.body_bytes_max = BODY_BYTES_MAX
+        """An owner that does not know its peer yet gives it less."""
+        self.fault = ""
+        """How the peer broke the protocol; empty as long as it has not."""
+        self._parts: list[bytes] = []
+        self._missing_bytes = 0
+        """Until the frame that has begun is whole; what is there waits in parts, and is joined once."""
+        self._is_closing = False
+        self.was_dismissed = False
+        """By us, with a goodbye."""
         self._transport: asyncio.Transport | None = None
         self.peer_address = ""
         self.heard = 0.0
@@ -38,7 +47,7 @@ class Stream(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
+        return self._transport is not None and not self._is_closing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is not a subclass
@@ -49,39 +58,52 @@ class Stream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard = self._loop.time()
-        if self._tail:
-            data = self._tail + data
+        if self._is_closing:
+            return
+        if self._parts:
+            self._parts.append(data)
+            self._missing_bytes -= len(data)
+            if self._missing_bytes > 0:
+                return
+            data = b"".join(self._parts)
+            self._parts.clear()
         try:
-            self._tail = self._hand_over(data)
+            self._hand_over(data)
         except WireError as error:
-            self.close(Goodbye("protocol", str(error)))
+            self.fail(error)
         self._owner.turn_ended(self)
 
-    def _hand_over(self, data: bytes) -> bytes:
-        """Every whole frame goes to the owner; what is left over is returned."""
+    def _hand_over(self, data: bytes) -> None:
+        """Every whole frame goes to the owner; what is left over waits for the rest."""
         start, end = 0, len(data)
+        start_of_next = HEADER_BYTES
         while end - start >= HEADER_BYTES:
-            body_bytes, first, processed = wire.read_header(data, start)
+            body_bytes, first, processed = wire.read_header(data, start, self.body_bytes_max)
             body_start = start + HEADER_BYTES
             start_of_next = body_start + body_bytes
             if start_of_next > end:
                 break
             self._owner.frame_received(self, first, processed, data[body_start:start_of_next])
-            if not self.is_open:
-                return b""
+            if self._is_closing:
+                return
             start = start_of_next
-        return data[start:]
+            start_of_next += HEADER_BYTES
+        if start < end:
+            self._parts.append(data[start:])
+            self._missing_bytes = start_of_next - end
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
             self._reason = str(exc) or type(exc).__name__
         self._transport = None
+        self._is_closing = True
+        self._parts.clear()
         self._owner.stream_closed(self, self._reason)
         if not self.closed.done():
             self.closed.set_result(self._reason)
 
     def write(self, data: bytes) -> None:
-        if self._transport is not None:
+        if self._transport is not None and not self._is_closing:
             self._transport.write(data)
 
     @property
@@ -92,20 +114,38 @@ class Stream(asyncio.Protocol):
         """Outside the link's numbering: greetings and goodbyes."""
         self.write(wire.frame(wire.encode(message), 1, 0, 0))
 
+    def fail(self, error: WireError) -> None:
+        """The peer broke the protocol: tell it, and take nothing more from it."""
+        self.fault = wire.brief(str(error))
+        self.close(Goodbye("protocol", self.fault))
+
     def close(self, goodbye: Goodbye | None = None) -> None:
         """Flushes what was written. A peer that does not take it is cut off by `abort`."""
-        if self._transport is None:
+        if self._transport is None or self._is_closing:
             return
         if goodbye is not None:
             self._reason = goodbye.reason
+            self.was_dismissed = True
             self.say(goodbye)
-        self._transport.close()
+        self._is_closing = True
+        self._parts.clear()
+        if goodbye is not None and self._transport.can_write_eof():
+            # Not closed here: with bytes of the peer unread that would be a reset, and could overtake the
+            # goodbye. The peer closes when it has read it.
+            self._transport.write_eof()
+        else:
+            self._transport.close()
         self._loop.call_later(CLOSE_S_MAX, self.abort)
 
-    def abort(self) -> None:
+    def answer_ping(self) -> None:
+        self.write(SIGN_OF_LIFE)
+
+    def abort(self, reason: str = "") -> None:
         if self._transport is not None:
+            self._reason = reason or self._reason
             self._transport.abort()
 
 
+SIGN_OF_LIFE = wire.frame(b"", 0, 0, 0)
 CLOSE_S_MAX = 2.0
 """How long a closed connection may take to flush."""

@@ -55,13 +55,13 @@ class _Attribute:
 
     def __init__(self, everyone: int, constrained: dict[int, Any]) -> None:
         self._free = everyone ^ _bits(constrained)
-        ranges = {slot: p for slot, p in constrained.items() if isinstance(p, Interval)}
+        ranges: dict[int, Any] = {s: p for s, p in constrained.items() if isinstance(p, Interval)}
         by_value: defaultdict[Value, list[int]] = defaultdict(list)
         for slot, predicate in constrained.items():
             if slot not in ranges:
                 by_value[predicate].append(slot)
         self._equal = {value: self._free | _bits(slots) for value, slots in by_value.items()}
-        ends = sorted(end for p in ranges.values() for end in (p.low, p.high))
+        ends: list[Any] = sorted(end for p in ranges.values() for end in (p.low, p.high))
         self._bounds = ends[:: len(ends) // BUCKETS + 1]
         buckets: list[list[int]] = [[] for _ in range(len(self._bounds) + 1)]
         for slot, p in ranges.items():
@@ -74,7 +74,7 @@ class _Attribute:
             return self._free
         if self._equal:
             return self._equal.get(value, self._free)
-        return self._buckets[bisect_right(self._bounds, value)]  # type: ignore[type-var]
+        return self._buckets[bisect_right(self._bounds, value)]
 
 
 def _bits(slots: Iterable[int]) -> int:

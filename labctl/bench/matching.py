@@ -4,30 +4,32 @@ Subscriptions: half are equality on two attributes (`process`, `instance`), half
 the ten attributes `a0` to `a9`, whose values lie between 0 and 10^6; a range's width is uniform up to
 20 % of that. A thousand clients, eight hops.
 
-Events: each has `process`, `instance` and three of the ten range attributes, so one signature in 120
-of the range subscriptions applies to it. At 100 000 subscriptions that signature has about 417, each
-of which contains the event with probability 0.097^3, which gives about one event in three a match; the
-pairs of process and instance are as many as give one event in four an equal subscription. Together
-about half of the events match somewhere (`matched_share` says how many did). No two events are equal.
-`decision_us_all_attributes` is for events that have all ten: all 120 signatures apply, every event
-matches tens of subscriptions, and the index can stop only when all eight hops are found.
+Events: each has `process`, `instance` and three of the ten range attributes. At 100 000 subscriptions
+about 417 have their ranges on just these three, and each of those contains the event with probability
+0.1^3, so one event in three has a match; the pairs of process and instance are so many that one event
+in four has an equal subscription. Together about half of the events match somewhere (`matched_share`
+says how many did). No two events are equal.
+
+`decision_us_all_attributes` is for events with all ten range attributes: all 50 000 ranges have to be
+considered, every event matches tens of them, and the index may stop only when all eight hops are in.
 
 Times are the best of three rounds over all events, with the garbage collector off: what is timed makes
-no cycles, and a collection would only count the benchmark's own objects. A percentile is over each
-event's best time, so that it speaks of events and not of the machine's other work. Memory and holes are
-measured in processes of their own, so that no memory is counted that was freed before.
+no cycles, and a collection would count the benchmark's own objects. The percentile is over each event's
+best time, so that it speaks of events and not of the machine's other work. Memory and holes are measured
+in processes of their own, so that memory which was freed before cannot hide what is used.
+
+The yardstick, in the same run on the same events, is a plain bitset index (`labctl.bench.bitset`).
 """
 
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from random import Random
+from subprocess import run as run_process
 from time import perf_counter_ns
 
 import msgspec
@@ -35,19 +37,19 @@ from msgspec import Struct
 
 from broker.filters import Event, Filter, Interval, between, make_filter
 from broker.index import Index, Record
-from broker.wire import NO_KEY, Operation
+from broker.wire import NO_KEY, Kind, Operation
 from labctl.bench.bitset import BitsetIndex
 
 RANGE_NAMES = tuple(f"a{number}" for number in range(10))
 DOMAIN_MAX = 10**6
 WIDTH_MAX = DOMAIN_MAX // 5
 PROCESSES = 400
-EQUAL_SHARE = 0.32
+PAIR_SHARE = 0.32
 """Equality subscriptions for each pair of process and instance."""
 HOPS = tuple(f"broker:b{number}" for number in range(8))
 CLIENTS = 1000
 HOLES = 1_000_000
-FEW_SUBSCRIPTIONS = 100
+FEW = 100
 ROUNDS = 3
 
 Report = Callable[[str], None]
@@ -55,13 +57,15 @@ Decide = Callable[[Event], object]
 
 
 class MatchingResult(Struct, frozen=True, kw_only=True):
+    """Microseconds, but for what the names say."""
+
     subscriptions: int
     matched_share: float
     decision_us: float
     decision_p99_us: float
     decision_us_at_100: float
     ratio: float
-    """How many times longer than among 100 subscriptions."""
+    """How many times longer than with 100 subscriptions."""
     decision_us_all_attributes: float
     bitset_decision_us: float
     bitset_decision_us_at_100: float
@@ -71,75 +75,107 @@ class MatchingResult(Struct, frozen=True, kw_only=True):
     bytes_per_subscription: float
     holes: int
     decision_us_without_holes: float
+    """Beside all the subscriptions, one client with `sub({process: p1})`, which every event matches."""
     decision_us_with_holes: float
+    """The same client with all its holes; half of the events lie in one."""
+    lone_decision_us_without_holes: float
+    """The same client alone in the index: here the second look-up is the greater part."""
+    lone_decision_us_with_one_hole: float
+    lone_decision_us_with_holes: float
 
 
-class HolesResult(Struct, frozen=True):
-    """One client with `sub({process: p1})`, alone in the index and beside all the subscriptions."""
+class Holes(Struct, frozen=True):
+    """What the process that digs them finds."""
 
-    alone_without_us: float
-    alone_with_us: float
-    beside_without_us: float
-    beside_with_us: float
+    without: float
+    with_all: float
+    lone_without: float
+    lone_with_one: float
+    lone_with_all: float
 
 
 def run(
     subscriptions: int = 100_000, events: int = 2000, seed: int = 1, report: Report | None = None
 ) -> MatchingResult:
-    """Measure everything; the figures are those of the module's docstring."""
+    """Measure everything; see the module's docstring for what is measured."""
     say = report or (lambda _: None)
     workload = Workload(subscriptions, seed)
-    some, all_attributes = workload.events(events, 3), workload.events(events, len(RANGE_NAMES))
-    wanted = list(islice(workload.filters(), subscriptions))
+    some, full = workload.events(events, 3), workload.events(events, len(RANGE_NAMES))
+    filters = list(islice(workload.filters(), subscriptions))
     say(f"filing {subscriptions} subscriptions")
-    index = filled(wanted)
+    index, small = filled(filters), filled(filters[:FEW])
     say("deciding")
-    decision_us = time_us(index.hops, some)
-    decision_us_at_100 = time_us(filled(wanted[:FEW_SUBSCRIPTIONS]).hops, some)
+    decision_us, decision_us_at_100 = time_us(index.hops, some), time_us(small.hops, some)
+    p99_us = percentile_us(index.hops, some, 0.99)
+    full_us = time_us(index.hops, full)
     say("inserting and removing")
-    insert_us, remove_us = time_changes_us(index, list(islice(workload.filters("extra"), events)))
-    say("building the bitset index beside it")
-    pairs = [(filter_, hop_of(number)) for number, filter_ in enumerate(wanted)]
-    bitset, small_bitset = BitsetIndex(pairs), BitsetIndex(pairs[:FEW_SUBSCRIPTIONS])
-    check_agreement(index, bitset, some[:500] + all_attributes[:100])
+    insert_us, remove_us = time_changes_us(index, list(islice(workload.filters("more"), events)))
+    say("comparing with a bitset index")
+    bitset, small_bitset = yardstick(filters), yardstick(filters[:FEW])
+    check_agreement(index, bitset, some[:500] + full[:100])
+    bitset_us, bitset_us_at_100 = time_us(bitset.hops, some), time_us(small_bitset.hops, some)
+    bitset_full_us = time_us(bitset.hops, full)
     say("measuring memory in another process")
-    bytes_per_subscription = measured_elsewhere("memory", subscriptions, events, seed)["bytes"]
+    bytes_each = float(elsewhere("print_memory()", encoded(filters)))
     say(f"digging {HOLES} holes in another process")
-    holes = measured_elsewhere("holes", subscriptions, events, seed)
+    found = msgspec.json.decode(elsewhere(f"print_holes({subscriptions}, {events}, {seed})"), type=Holes)
     return MatchingResult(
         subscriptions=subscriptions,
         matched_share=sum(1 for event in some if index.hops(event)) / len(some),
         decision_us=decision_us,
+        decision_p99_us=p99_us,
+        decision_us_at_100=decision_us_at_100,
+        ratio=decision_us / decision_us_at_100,
+        decision_us_all_attributes=full_us,
+        bitset_decision_us=bitset_us,
+        bitset_decision_us_at_100=bitset_us_at_100,
+        bitset_decision_us_all_attributes=bitset_full_us,
+        insert_us=insert_us,
+        remove_us=remove_us,
+        bytes_per_subscription=bytes_each,
+        holes=HOLES,
+        decision_us_without_holes=found.without,
+        decision_us_with_holes=found.with_all,
+        lone_decision_us_without_holes=found.lone_without,
+        lone_decision_us_with_one_hole=found.lone_with_one,
+        lone_decision_us_with_holes=found.lone_with_all,
     )
 
 
 class Workload:
-    """Subscriptions and events, the same for the same seed."""
+    """Filters and events, the same for the same seed."""
 
     def __init__(self, subscriptions: int, seed: int) -> None:
         self._seed = seed
-        self._instances = max(1, round(subscriptions / 2 / EQUAL_SHARE / PROCESSES))
+        self._instances = max(1, round(subscriptions / 2 / PAIR_SHARE / PROCESSES))
 
     def filters(self, salt: str = "subscriptions") -> Iterator[Filter]:
+        """Equality and ranges in turn, without end."""
         random = Random(f"{salt} {self._seed}")
         while True:
             yield make_filter(self._pair(random))
             yield make_filter({name: _range(random) for name in random.sample(RANGE_NAMES, 3)})
 
     def events(self, count: int, ranges: int) -> list[Event]:
-        """All different: a value of a range attribute does not come twice."""
+        """Different from each other, because no value of a range attribute comes twice."""
         random = Random(f"events {ranges} {self._seed}")
-        return [
-            self._pair(random)
-            | {name: random.random() * DOMAIN_MAX for name in sorted(random.sample(RANGE_NAMES, ranges))}
-            for _ in range(count)
-        ]
+        return [self._pair(random) | self._point(random, ranges) for _ in range(count)]
+
+    def events_of_p1(self, count: int) -> list[Event]:
+        """Half of them in one of the holes, at three range attributes each."""
+        random = Random(f"p1 {self._seed}")
+        events = [self._point(random, 3) for _ in range(count)]
+        for event in events:
+            event |= {"process": "p1", "instance": f"x{random.randrange(2 * HOLES)}"}
+        return events
 
     def _pair(self, random: Random) -> Event:
-        return {
-            "process": f"p{random.randrange(PROCESSES)}",
-            "instance": f"x{random.randrange(self._instances)}",
-        }
+        process, instance = random.randrange(PROCESSES), random.randrange(self._instances)
+        return {"process": f"p{process}", "instance": f"x{instance}"}
+
+    def _point(self, random: Random, ranges: int) -> Event:
+        names = sorted(random.sample(RANGE_NAMES, ranges))
+        return {name: random.random() * DOMAIN_MAX for name in names}
 
 
 def _range(random: Random) -> Interval:
@@ -147,29 +183,149 @@ def _range(random: Random) -> Interval:
     return between(low, low + random.randrange(WIDTH_MAX))
 
 
+def client_of(number: int) -> int:
+    """Equality and ranges alternate; by taking two at a time every client and hop has both."""
+    return number // 2 % CLIENTS
+
+
 def hop_of(number: int) -> str:
     return HOPS[client_of(number) % len(HOPS)]
 
 
-def filled(filters: Sequence[Filter]) -> Index:
+def subscription(number: int, filter_: Filter) -> Record:
+    return Record("sub", f"c{client_of(number)}", (NO_KEY, 0, 1, number), filter_)
+
+
+def filled(filters: Iterable[Filter]) -> Index:
     index = Index()
     for number, filter_ in enumerate(filters):
-        index.add(Record("sub", f"c{client_of(number)}", (NO_KEY, 0, 1, number), filter_), hop_of(number))
+        index.add(subscription(number, filter_), hop_of(number))
     return index
 
 
+def yardstick(filters: Iterable[Filter]) -> BitsetIndex:
+    return BitsetIndex([(filter_, hop_of(number)) for number, filter_ in enumerate(filters)])
+
+
+def check_agreement(index: Index, bitset: BitsetIndex, events: Sequence[Event]) -> None:
+    """A figure of a wrong answer is worth nothing."""
+    for event in events:
+        if set(index.hops(event)) != bitset.hops(event):
+            raise RuntimeError(f"the index and the bitset disagree about {event}")
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def time_us(decide: Decide, events: Sequence[Event]) -> float:
-    best = min(_round_ns(decide, events) for _ in range(ROUNDS))
-    return best / len(events) / 1000
+    """Mean time of one decision in the best of the rounds."""
+    with without_collector():
+        return min(_round_ns(decide, events) for _ in range(ROUNDS)) / len(events) / 1000
 
 
-def _round_ns(decide, events):
+def _round_ns(decide: Decide, events: Sequence[Event]) -> int:
     start = perf_counter_ns()
     for event in events:
         decide(event)
     return perf_counter_ns() - start
 
 
-def client_of(number: int) -> int:
-    """Both kinds of subscriptions at every client: their numbers alternate, so clients take two in turn."""
-    return number // 2 % CLIENTS
+def percentile_us(decide: Decide, events: Sequence[Event], share: float) -> float:
+    """Of each event's best time; a round goes through all events, so that none finds its own traces."""
+    with without_collector():
+        rounds = [[_round_ns(decide, (event,)) for event in events] for _ in range(ROUNDS)]
+    best = sorted(min(times) for times in zip(*rounds, strict=True))
+    return best[min(len(best) - 1, int(share * len(best)))] / 1000
+
+
+def time_changes_us(index: Index, filters: Sequence[Filter]) -> tuple[float, float]:
+    """Mean time to insert and to remove one subscription: these filters join what is there, and go in
+    another order."""
+    inserts, removes = [], []
+    with without_collector():
+        for round_ in range(ROUNDS):
+            records = [subscription(len(index) + n, filter_) for n, filter_ in enumerate(filters)]
+            hops = [hop_of(len(index) + n) for n in range(len(filters))]
+            start = perf_counter_ns()
+            for record, hop in zip(records, hops, strict=True):
+                index.add(record, hop)
+            inserts.append(perf_counter_ns() - start)
+            Random(round_).shuffle(records)
+            start = perf_counter_ns()
+            for record in records:
+                index.remove(record)
+            removes.append(perf_counter_ns() - start)
+    return min(inserts) / len(filters) / 1000, min(removes) / len(filters) / 1000
+
+
+def elsewhere(call: str, data: bytes = b"") -> bytes:
+    """What a function of this module prints in a process of its own, which reads `data`."""
+    command = [sys.executable, "-c", f"from labctl.bench import matching; matching.{call}"]
+    return run_process(command, input=data, capture_output=True, check=True).stdout
+
+
+def encoded(filters: Iterable[Filter]) -> bytes:
+    """As they come over the wire, each behind its length."""
+    pieces = []
+    for number, filter_ in enumerate(filters):
+        record = subscription(number, filter_)
+        message = msgspec.msgpack.encode(Operation("sub", record.client, record.stamp, record.filter))
+        pieces += [len(message).to_bytes(4, "big"), message]
+    return b"".join(pieces)
+
+
+def print_memory() -> None:
+    """Bytes of resident memory for each subscription of standard input, the record and all its parts included."""
+    data = memoryview(sys.stdin.buffer.read())
+    decode = msgspec.msgpack.Decoder(Operation).decode
+    index = Index()
+    gc.collect()
+    before = _resident_bytes()
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        got = decode(data[4:end])
+        index.add(Record(got.kind, got.client, got.stamp, got.filter), hop_of(len(index)))
+        data = data[end:]
+    gc.collect()
+    sys.stdout.write(f"{(_resident_bytes() - before) / len(index)}")
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+
+def print_holes(subscriptions: int, events: int, seed: int) -> None:
+    """Decisions about what one client wants, with and without its holes."""
+    workload = Workload(subscriptions, seed)
+    index = filled(islice(workload.filters(), subscriptions))
+    seen = workload.events_of_p1(events)
+    lone = Index()
+    for each in (index, lone):
+        each.add(_dispatcher("sub", 0, {"process": "p1"}), HOPS[0])
+    without, lone_without = time_us(index.hops, seen), time_us(lone.hops, seen)
+    _dig(lone, range(1))
+    lone_with_one = time_us(lone.hops, seen)
+    _dig(lone, range(1, HOLES))
+    lone_with_all = time_us(lone.hops, seen)
+    del lone
+    _dig(index, range(HOLES))
+    result = Holes(without, time_us(index.hops, seen), lone_without, lone_with_one, lone_with_all)
+    sys.stdout.buffer.write(msgspec.json.encode(result))
+
+
+def _dig(index: Index, instances: range) -> None:
+    for number in instances:
+        hole = _dispatcher("usub", 1 + number, {"process": "p1", "instance": f"x{number}"})
+        index.add(hole, HOPS[0])
+
+
+def _dispatcher(kind: Kind, number: int, constraints: dict[str, str]) -> Record:
+    return Record(kind, "dispatcher", (NO_KEY, 0, 1, number), make_filter(constraints))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from random import Random
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker import boxes, table
+from broker import boxes, buckets, table
 from broker import index as index_module
 from broker.filters import Event, Filter, Interval, Predicate, Value, anything, between, make_filter, one_of
 from broker.index import Index, Record
@@ -26,7 +26,7 @@ def stamp(number: int) -> Stamp:
 
 
 def record(
-    kind: Kind, client: str, number: int, constraints: dict[str, object], tag: str | None = None
+    kind: Kind, client: str, number: int, constraints: Mapping[str, object], tag: str | None = None
 ) -> Record:
     return Record(kind, client, stamp(number), make_filter(constraints), tag)
 
@@ -75,10 +75,12 @@ def small_limits() -> Iterator[None]:
         patch.setattr(boxes, "FEW_RECORDS", 1)
         patch.setattr(index_module, "FEW_RECORDS", 1)
         patch.setattr(boxes, "BOX_RECORDS", 6)
-        patch.setattr(boxes, "BUCKET_ENDS_MIN", 2)
-        patch.setattr(boxes, "BUCKET_SHARE", 4)
+        patch.setattr(buckets, "BUCKET_ENDS_MIN", 2)
+        patch.setattr(buckets, "BUCKET_SHARE", 4)
         patch.setattr(table, "PLANS_MAX", 3)
+        patch.setattr(boxes, "VIEWS_MAX", 2)
         patch.setattr(index_module, "ANSWERS_MAX", 2)
+        patch.setattr(index_module, "SCAN_MAX", 3)
         yield
 
 
@@ -90,7 +92,7 @@ values = st.sampled_from(NUMBERS + STRINGS)
 @st.composite
 def intervals(draw: st.DrawFn) -> Interval:
     world = draw(st.sampled_from((NUMBERS, STRINGS)))
-    low, high = sorted(draw(st.tuples(st.sampled_from(world), st.sampled_from(world))))  # type: ignore[type-var]
+    low, high = sorted(draw(st.tuples(st.sampled_from(world), st.sampled_from(world))))
     low_open, high_open = (False, False) if low == high else draw(st.tuples(st.booleans(), st.booleans()))
     sides = draw(st.sampled_from(("both", "both", "low", "high", "none")))
     return Interval(
@@ -107,7 +109,8 @@ predicates: st.SearchStrategy[Predicate] = st.one_of(
 filters = st.dictionaries(st.sampled_from("abc"), predicates, max_size=3).map(make_filter)
 ranges = st.fixed_dictionaries({"a": intervals(), "b": intervals()}).map(make_filter)
 events = st.dictionaries(st.sampled_from("abcd"), values, max_size=4)
-kinds = st.sampled_from(("sub", "sub", "adv", "usub", "uadv"))
+KINDS: tuple[Kind, ...] = ("sub", "sub", "adv", "usub", "uadv")
+kinds = st.sampled_from(KINDS)
 
 
 class Session:
@@ -431,8 +434,8 @@ def test_buckets_do_not_pile_up_when_the_ranges_move_on() -> None:
             index.remove(alive.pop(0))
     (group,) = index._wanted._groups.values()
     assert isinstance(group, table.RangedGroup)
-    (box,) = group.piles[()].boxes
-    assert len(box._columns[0].masks) < 100
+    (box,) = group.piles[()]._boxes
+    assert len(box._columns["time", "n"].masks) < 100
     assert set(index.hops({"time": 5990})) == {"north"}
     assert not index.hops({"time": 5000})
 
