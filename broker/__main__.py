@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -19,15 +21,18 @@ from broker.config import ConfigError, NodeConfig, parse
 from broker.server import Server
 from broker.transport.log import JsonLog
 
+STDOUT, STDERR = 1, 2
+
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m broker", description="One broker of an overlay.")
     parser.add_argument("--config", required=True, type=Path, metavar="FILE", help="its settings, as TOML")
     options = parser.parse_args(arguments)
+    _fill_standard_files()
     try:
         config = parse(_read(options.config), options.config.name)
     except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
+        _tell(str(error))
         return 2
     # A broker's tables are large and hold no cycles: look for garbage rarely.
     gc.freeze()
@@ -37,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _serve(config: NodeConfig) -> int:
-    log = JsonLog(sys.stdout.fileno(), config.id)
+    log = JsonLog(STDOUT, config.id)
     server = Server(config, log)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -45,8 +50,21 @@ async def _serve(config: NodeConfig) -> int:
     exit_code, reason = await server.run()
     if exit_code:
         log.log("fatal", reason=reason, exit_code=exit_code)
-        sys.stderr.write(f"{reason}\n")
+        _tell(reason)
     return exit_code
+
+
+def _fill_standard_files() -> None:
+    """Without a stdout its number would go to the first socket, and the log to whoever is connected to it."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+        pass
+    os.close(fd)
+
+
+def _tell(sentence: str) -> None:
+    """On stderr, if anybody reads it; the exit code does not depend on that."""
+    with contextlib.suppress(OSError):
+        os.write(STDERR, f"{sentence}\n".encode(errors="backslashreplace"))
 
 
 def _read(path: Path) -> str:

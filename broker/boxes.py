@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, MutableSequence
 from typing import TYPE_CHECKING, Any
 
-from broker.buckets import Axis, Column, Names, ends_max, ranges
+from broker.buckets import EXACT, Axis, Column, Hull, Names, ends_max, hull, world
 from broker.filters import Event, Filter, Interval, OneOf
 
 if TYPE_CHECKING:
@@ -153,40 +153,34 @@ class Box:
     def add(self, record: Record) -> None:
         self._views.clear()
         bit = self._seat(record)
-        axes = ranges(record.filter)
-        for axis in axes:
+        spans = _spans(record.filter)
+        for axis in spans:
             if axis not in self._columns:
                 self._columns[axis] = Column(*axis, free=self._present)
         for axis, column in self._columns.items():
-            predicate = axes.get(axis)
-            if predicate is None:
+            span = spans.get(axis)
+            if span is None:
                 column.free |= bit
             else:
-                full = column.add(predicate, record.slot)
+                full = column.add(span, record.slot)
                 if full is not None:
-                    self._relieve(column, full)
+                    self._relieve(axis, column, full)
         self._present |= bit
 
     def remove(self, record: Record) -> None:
         self._views.clear()
-        bit = 1 << record.slot
-        axes = ranges(record.filter)
+        spans = _spans(record.filter)
+        bit = self._unseat(record)
         for axis, column in self._columns.items():
-            predicate = axes.get(axis)
-            if predicate is None:
+            span = spans.get(axis)
+            if span is None:
                 column.free ^= bit
             else:
-                column.remove(predicate, record.slot, self._limit(column))
-        for axis in axes:
+                column.remove(span, record.slot, self._limit(column))
+        for axis in spans:
             if not self._columns[axis].records:
                 del self._columns[axis]
-        hop = record.home.hop
-        self._bits_of_hop[hop] ^= bit
-        if not self._bits_of_hop[hop]:
-            del self._bits_of_hop[hop]
         self._present ^= bit
-        self._records[record.slot] = None
-        self._vacant.append(record.slot)
 
     def candidates(self, event: Event, names: Names) -> int:
         """The records that may contain the event, as bits; `names` are those of the event."""
@@ -246,6 +240,16 @@ class Box:
         self._bits_of_hop[hop] = self._bits_of_hop.get(hop, 0) | bit
         return bit
 
+    def _unseat(self, record: Record) -> int:
+        slot, hop = record.slot, record.home.hop
+        bit = 1 << slot
+        self._records[slot] = None
+        self._vacant.append(slot)
+        self._bits_of_hop[hop] ^= bit
+        if not self._bits_of_hop[hop]:
+            del self._bits_of_hop[hop]
+        return bit
+
     def _view(self, names: Names) -> View:
         """What matters for events with these names: who needs no others, and the columns to look at.
 
@@ -265,17 +269,28 @@ class Box:
         view = self._views[names] = eligible, columns
         return view
 
-    def _relieve(self, column: Column, bucket: int) -> None:
+    def _relieve(self, axis: Axis, column: Column, bucket: int) -> None:
         """Split a bucket that has reached its limit, unless the box has grown since that was set."""
         limit = self._limit(column)
-        slots = column.ends[bucket]
-        if len(slots) <= limit:
+        if column.ends[bucket] <= limit:
             column.limits[bucket] = limit
             return
-        filters = {slot: record.filter for slot in slots if (record := self._records[slot]) is not None}
-        predicates = {slot: f.predicates[f.names.index(column.name)] for slot, f in filters.items()}
-        column.split(bucket, predicates, limit)
+        ending = self.pick(column.ending(bucket))
+        column.split(bucket, {record.slot: _span(record.filter, axis) for record in ending}, limit)
 
     def _limit(self, column: Column) -> int:
-        """Many columns share a box's memory; those that more records constrain get more buckets."""
-        return ends_max(len(self) + column.records)
+        return ends_max(len(self), column.records, len(self._columns))
+
+
+def _spans(filter_: Filter) -> dict[Axis, Hull]:
+    """How far a filter reaches on each of its axes; values that must be equal have been looked up already."""
+    return {
+        (name, letter): hull(predicate, letter)
+        for name, predicate in zip(filter_.names, filter_.predicates, strict=True)
+        if (letter := world(predicate)) != EXACT
+    }
+
+
+def _span(filter_: Filter, axis: Axis) -> Hull:
+    name, letter = axis
+    return hull(filter_.predicates[filter_.names.index(name)], letter)

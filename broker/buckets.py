@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Collection, MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence
 from typing import Any
 
-from broker.filters import Filter, Interval, OneOf, Predicate, Value
+from broker.filters import Interval, OneOf, Predicate, Value
 
 BUCKET_ENDS_MIN = 16
-BUCKET_SHARE = 64
-"""A bucket is split when it has more ends than `BUCKET_ENDS_MIN` plus this part of the box's records."""
+BUCKET_SHARE = 512
+"""The larger, the more buckets: better aim, for more memory and slower changes."""
 
 EXACT, NUMBERS, STRINGS, PRESENT, MIXED = "=", "n", "s", "*", "?"
 
 Names = tuple[str, ...]
 Axis = tuple[str, str]
-"""An attribute's name, and which kind of values: those of another kind have a line of their own."""
+"""An attribute's name, and a kind of values: those of another kind have a line of their own."""
+Hull = tuple[Value | None, Value | None]
+"""The least and the greatest value that a predicate admits, or a little beyond; None: no end."""
 
 
 def world(predicate: Predicate) -> str:
@@ -35,18 +37,22 @@ def world(predicate: Predicate) -> str:
     return EXACT
 
 
-def ranges(filter_: Filter) -> dict[Axis, Predicate]:
-    """A filter's predicates that are more than a value."""
-    return {
-        (name, letter): predicate
-        for name, predicate in zip(filter_.names, filter_.predicates, strict=True)
-        if (letter := world(predicate)) != EXACT
-    }
+def hull(predicate: Predicate, letter: str) -> Hull:
+    """A set that mixes numbers and strings has no order, and so no ends."""
+    if type(predicate) is Interval:
+        return predicate.low, predicate.high
+    assert type(predicate) is OneOf
+    values: Any = predicate.values
+    return (min(values), max(values)) if letter != MIXED else (None, None)
 
 
-def ends_max(records: int) -> int:
-    """How many ranges may begin or end in one bucket."""
-    return BUCKET_ENDS_MIN + records // BUCKET_SHARE
+def ends_max(records: int, constraining: int, columns: int) -> int:
+    """How many ranges may begin or end in one bucket.
+
+    Few records need few buckets. Among many, an axis that more of them constrain deserves more; and where
+    many columns share the memory of a box, each has to do with less.
+    """
+    return BUCKET_ENDS_MIN + (records + constraining) * columns // BUCKET_SHARE
 
 
 class Column:
@@ -54,55 +60,65 @@ class Column:
 
     __slots__ = ("bounds", "ends", "free", "limits", "masks", "name", "ordered", "records")
 
-    def __init__(self, name: str, world: str, free: int) -> None:
+    def __init__(self, name: str, letter: str, free: int) -> None:
         self.name = name
-        self.ordered = world in (NUMBERS, STRINGS)
+        self.ordered = letter in (NUMBERS, STRINGS)
         self.free = free
         """The records that do not constrain this axis."""
         self.records = 0
         """How many do."""
         # An array keeps numbers side by side, which matters more than that it has to make objects of them.
-        self.bounds: MutableSequence[Any] = array("d") if world == NUMBERS else []
+        self.bounds: MutableSequence[Any] = array("d") if letter == NUMBERS else []
         self.masks = [0]
         """By bucket, the records that reach into it."""
-        self.ends: list[list[int]] = [[]]
-        """By bucket, the slot of a record for each of its ends that lies there."""
+        self.ends = [0]
+        """By bucket, how many ranges begin or end in it."""
         self.limits = [BUCKET_ENDS_MIN]
-        """By bucket, how many ends it may have before a split is tried."""
+        """By bucket, how many may do so before a split is tried."""
 
-    def add(self, predicate: Predicate, slot: int) -> int | None:
+    def add(self, span: Hull, slot: int) -> int | None:
         """Returns a bucket that has too many ends, if there is one."""
         self.records += 1
-        bounds, masks, ends, bit = self.bounds, self.masks, self.ends, 1 << slot
-        for bucket in self._reach(predicate):
+        masks, bit = self.masks, 1 << slot
+        reach = self._reach(span)
+        for bucket in reach:
             masks[bucket] |= bit
         full = None
-        for end in self._ends(predicate):
-            bucket = bisect_right(bounds, end)
-            ends[bucket].append(slot)
-            if len(ends[bucket]) > self.limits[bucket]:
-                full = bucket
+        for end, bucket in zip(span, (reach[0], reach[-1]), strict=True):
+            if end is not None:
+                self.ends[bucket] += 1
+                if self.ends[bucket] > self.limits[bucket]:
+                    full = bucket
         return full
 
-    def remove(self, predicate: Predicate, slot: int, limit: int) -> None:
+    def remove(self, span: Hull, slot: int, limit: int) -> None:
         self.records -= 1
-        bit = 1 << slot
-        for bucket in self._reach(predicate):
-            self.masks[bucket] ^= bit
-        for end in self._ends(predicate):
-            bucket = bisect_right(self.bounds, end)
-            self.ends[bucket].remove(slot)
+        masks, bit = self.masks, 1 << slot
+        reach = self._reach(span)
+        for bucket in reach:
+            masks[bucket] ^= bit
+        for end, bucket in zip(span, (reach[0], reach[-1]), strict=True):
+            if end is not None:
+                self.ends[bucket] -= 1
+        for bucket in {reach[-1]: 0, reach[0]: 0}:  # from the right: a join moves the buckets behind it
             self._join(bucket, limit)
-            self._join(min(bucket, len(self.bounds)) - 1, limit)
+            self._join(bucket - 1, limit)
 
-    def split(self, bucket: int, predicates: dict[int, Predicate], limit: int) -> None:
-        """Cut a bucket at the median of its ends; `predicates` by slot, of the records that have ends there."""
+    def ending(self, bucket: int) -> int:
+        """The records that end in a bucket or at either end of the line: others reach into both neighbours."""
+        masks = self.masks
+        left = masks[bucket - 1] if bucket else 0
+        right = masks[bucket + 1] if bucket + 1 < len(masks) else 0
+        return masks[bucket] & ~(left & right)
+
+    def split(self, bucket: int, spans: Mapping[int, Hull], limit: int) -> None:
+        """Cut a bucket at the median of its ends; `spans` by slot, of the records that `ending` tells."""
         bounds = self.bounds
         inside: list[Any] = sorted(
             end
-            for predicate in predicates.values()
-            for end in self._ends(predicate)
-            if bisect_right(bounds, end) == bucket
+            for span in spans.values()
+            for end in span
+            if end is not None and bisect_right(bounds, end) == bucket
         )
         middle = min(max(len(inside) // 2, bisect_right(inside, inside[0])), len(inside) - 1)
         # A large integer may be rounded here: a bound need not be an end, it need only separate some.
@@ -111,43 +127,27 @@ class Column:
             self.limits[bucket] = 2 * len(inside)
             return
         bounds.insert(bucket, bound)
+        before = sum(1 for end in inside if end < bound)
+        self.ends[bucket : bucket + 1] = [before, len(inside) - before]
         self.limits[bucket : bucket + 1] = [limit, limit]
-        self.ends[bucket : bucket + 1] = [[], []]
         left = right = self.masks[bucket]
-        for slot, predicate in predicates.items():
-            reach = self._reach(predicate)
+        for slot, span in spans.items():
+            reach = self._reach(span)
             left ^= (bucket not in reach) << slot
             right ^= (bucket + 1 not in reach) << slot
-            for end in self._ends(predicate):
-                place = bisect_right(bounds, end)
-                if bucket <= place <= bucket + 1:
-                    self.ends[place].append(slot)
         self.masks[bucket : bucket + 1] = [left, right]
 
     def _join(self, bucket: int, limit: int) -> None:
         """Make one of a bucket and the next if both are nearly empty: values move on, buckets must not pile up."""
-        if not 0 <= bucket < len(self.bounds):
-            return
-        ends, others = self.ends[bucket], self.ends[bucket + 1]
-        if 4 * (len(ends) + len(others)) <= limit:
+        if 0 <= bucket < len(self.bounds) and 4 * (self.ends[bucket] + self.ends[bucket + 1]) <= limit:
             del self.bounds[bucket]
-            self.ends[bucket : bucket + 2] = [ends + others]
+            self.ends[bucket : bucket + 2] = [self.ends[bucket] + self.ends[bucket + 1]]
             self.masks[bucket : bucket + 2] = [self.masks[bucket] | self.masks[bucket + 1]]
             self.limits[bucket : bucket + 2] = [limit]
 
-    def _reach(self, predicate: Predicate) -> Collection[int]:
-        """The buckets with a value that the predicate admits."""
-        bounds = self.bounds
-        if type(predicate) is Interval:
-            first = 0 if predicate.low is None else bisect_right(bounds, predicate.low)
-            last = len(bounds) if predicate.high is None else bisect_right(bounds, predicate.high)
-            return range(first, last + 1)
-        assert type(predicate) is OneOf
-        return {bisect_right(bounds, value) for value in predicate.values}
-
-    def _ends(self, predicate: Predicate) -> Sequence[Value]:
-        """Where the predicate begins and ends; a set that mixes numbers and strings has no order."""
-        if type(predicate) is Interval:
-            return [end for end in (predicate.low, predicate.high) if end is not None]
-        assert type(predicate) is OneOf
-        return predicate.values if self.ordered else ()
+    def _reach(self, span: Hull) -> range:
+        """The buckets that the span reaches into."""
+        low, high = span
+        first = 0 if low is None else bisect_right(self.bounds, low)
+        last = len(self.bounds) if high is None else bisect_right(self.bounds, high)
+        return range(first, last + 1)

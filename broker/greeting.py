@@ -21,15 +21,20 @@ def check(hello: Hello) -> None:
 
 def refusal(hello: Hello, config: NodeConfig) -> Goodbye | None:
     """Why whoever says this is not let in, as far as the configuration tells."""
+    if hello.role == "broker":
+        return _refusal_of_broker(hello, config)
     if hello.peer not in ("", config.id):
         return Goodbye("refused", f"This is broker {config.id}, not {hello.peer}.")
-    return _refusal_of_broker(hello, config) if hello.role == "broker" else None
+    return None
 
 
 def _refusal_of_broker(hello: Hello, config: NodeConfig) -> Goodbye | None:
     me, name = config.id, hello.name
     if name == me:
         return Goodbye("duplicate-id", f"Two brokers call themselves {me}.")
+    if hello.peer not in ("", me):
+        reason = f"Broker {name} looks for {hello.peer} where {me} listens; correct the address of {hello.peer}."
+        return Goodbye("unknown-neighbour", reason)
     neighbour = next((n for n in config.neighbours if n.id == name), None)
     if neighbour is None:
         reason = f"Broker {me} does not know {name} as a neighbour; add it to {me}'s neighbours."

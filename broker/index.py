@@ -149,7 +149,10 @@ class Index:
                     found = hops
                 elif hops is not found:
                     found += tuple([hop for hop in hops if hop not in found])
-        return self._hops_by_range(ranged, event, names, set(found)) if ranged else found
+        for key_of, find in ranged:
+            if find(key_of(event)) is not None:
+                return self._hops_by_range(ranged, event, names, set(found))
+        return found
 
     def hops_within(self, tag: str, event: Event) -> Collection[str]:
         """The same for the committed view plus the transaction's own records."""

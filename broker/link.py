@@ -9,7 +9,6 @@ owner of the link decides what to do about it. Nothing here knows sockets or del
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
 from broker import wire
 from broker.wire import BODY_BYTES_TARGET, WireError
@@ -20,10 +19,8 @@ REPORT_BYTES = WINDOW_BYTES // 4
 """After processing so much, tell the peer even if there is nothing else to say."""
 
 
-class _Sent(NamedTuple):
-    first: int
-    last: int
-    messages: bytes
+_Sent = tuple[int, int, bytes]
+"""Number of the first message, number of the last, the messages."""
 
 
 class Link:
@@ -82,10 +79,6 @@ class Link:
             return None
         return self._frame(b"", 0, self.sent + 1)
 
-    @property
-    def report_is_due(self) -> bool:
-        return self._unreported_bytes >= REPORT_BYTES
-
     def accept(self, first: int, processed: int, count: int) -> bool:
         """Take a frame of `count` messages from the present connection; they are not processed yet.
 
@@ -107,15 +100,16 @@ class Link:
             )
         self.sent_processed = processed
         sent = self._sent
-        while sent and sent[0].last <= processed:
-            size = len(sent.popleft().messages)
+        while sent and sent[0][1] <= processed:
+            size = len(sent.popleft()[2])
             self.unprocessed_bytes -= size
             self.queue_bytes -= size
 
-    def done(self, count: int, byte_count: int) -> None:
-        """`count` received messages have been processed."""
+    def done(self, count: int, byte_count: int) -> bool:
+        """`count` received messages have been processed; true if it is time to report that."""
         self.processed += count
         self._unreported_bytes += byte_count
+        return self._unreported_bytes >= REPORT_BYTES
 
     def resume(self, peer_processed: int) -> list[bytes]:
         """A new connection is up: what to write on it first. What was received and not processed is forgotten."""
@@ -137,7 +131,7 @@ class Link:
     def _send(self, messages: bytes, count: int) -> bytes:
         first = self.sent + 1
         self.sent += count
-        self._sent.append(_Sent(first, self.sent, messages))
+        self._sent.append((first, self.sent, messages))
         self.unprocessed_bytes += len(messages)
         return self._frame(messages, count, first)
 
@@ -149,9 +143,9 @@ class Link:
 
 def _behind(sent: _Sent, processed: int) -> tuple[bytes, int, int]:
     """The part of a sent frame that lies behind the message numbered `processed`."""
-    count = sent.last - sent.first + 1
-    skipped = max(0, processed - sent.first + 1)
+    first, last, messages = sent
+    skipped = max(0, processed - first + 1)
     if not skipped:
-        return sent.messages, count, sent.first
-    pieces = wire.split(wire.body(sent.messages, count), count)[skipped:]
-    return b"".join(pieces), len(pieces), sent.first + skipped
+        return messages, last - first + 1, first
+    pieces = wire.split(wire.body(messages, last - first + 1), last - first + 1)[skipped:]
+    return b"".join(pieces), len(pieces), first + skipped

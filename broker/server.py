@@ -49,7 +49,9 @@ DIAL_S_MAX = 2.0
 STATUS_BACKLOG_BYTES_MAX = 1 << 20
 GREETING_BYTES_MAX = 16 << 10
 """Of a frame from a peer that has not been let in: as long as a name may be, not as a message."""
-CONFIGURATION_GOODBYES = frozenset({"unknown-neighbour", "both-dial", "overlap-mode", "duplicate-id", "cycle"})
+CONFIGURATION_GOODBYES = frozenset(
+    {"unknown-neighbour", "both-dial", "overlap-mode", "duplicate-id", "cycle"}
+)
 """What a neighbour may answer that no repetition will change."""
 
 
@@ -64,6 +66,8 @@ class Server:
         self.peers: dict[Hop, Peer] = {}
         self._dirty: list[Peer] = []
         self._streams: set[Stream] = set()
+        self._asking: set[Stream] = set()
+        """Monitors that wait for an answer."""
         self._departed = greeting.Departed()
         self._stopped: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         self._vitals = Vitals(log.emit)
@@ -292,7 +296,6 @@ class Server:
     ) -> None:
         if peer.link.accept(first, processed, len(messages)):
             peer.drained(self._release)
-            peer.pump()
         if not messages:
             return
         if peer.waits_for or peer.held:
@@ -328,8 +331,10 @@ class Server:
                 ):
                     hops = next_hops(message.event, source)
                     if hops is not run_hops:
-                        self._put(run, run_hops)
-                        run, run_hops = [], hops
+                        if run:
+                            self._put(run, run_hops)
+                            run = []
+                        run_hops = hops
                     run.append(piece)
                     continue
                 self._put(run, run_hops)
@@ -441,9 +446,15 @@ class Server:
         self._log.log("stopped", broker=self._config.id)
 
     def _answer_status(self, stream: Stream, request: StatusRequest) -> None:
-        if stream.unwritten_bytes > STATUS_BACKLOG_BYTES_MAX:
-            raise WireError("a status request, and the answers to earlier ones have not been read")
-        for answer in status.answers(self._describe(request.dump)):
+        """In a turn of its own: a hundred requests in one frame must not keep everybody else waiting."""
+        if stream in self._asking or stream.unwritten_bytes > STATUS_BACKLOG_BYTES_MAX:
+            raise WireError("a status request before the answer to the one before it was read")
+        self._asking.add(stream)
+        self._loop.call_soon(self._tell_status, stream, request.dump)
+
+    def _tell_status(self, stream: Stream, dump: bool) -> None:
+        self._asking.discard(stream)
+        for answer in status.answers(self._describe(dump)) if stream.is_open else ():
             stream.say(answer)
 
     def _describe(self, dump: bool) -> dict[str, Any]:

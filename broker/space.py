@@ -1,28 +1,43 @@
 """A client's publication space: what it advertises, minus what it has taken back since; pure.
 
 Asked about every publication, at the caller and at the edge broker, so the few filters it consists of
-are kept as functions.
+are kept as functions. When they are many they go into an index: nobody else must wait because one client
+advertises thousands of things.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.filters import Event, Filter, Interval, OneOf, subsumes
+from broker.filters import Event, Filter, Interval, OneOf, overlaps, subsumes
+from broker.index import Index, Record
+from broker.wire import NO_KEY
 
 Test = Callable[[Event], bool]
+
+PARTS_MAX = 64
+"""So many are looked at one by one."""
 
 
 class Space:
     def __init__(self) -> None:
         self._parts: list[tuple[Filter, bool, Test]] = []
         """Newest first: the first that contains an event decides."""
+        self._many: Many | None = None
 
     def change(self, positive: bool, filter_: Filter) -> None:
         """Advertise (or take back) one more filter; parts that it hides are dropped."""
+        if self._many is not None:
+            self._many.change(positive, filter_)
+            return
         kept = [part for part in self._parts if not subsumes(filter_, part[0])]
-        if positive or kept:
+        if positive or any(is_in and overlaps(other, filter_) for other, is_in, _ in kept):
             kept.insert(0, (filter_, positive, as_test(filter_)))
+        if len(kept) > PARTS_MAX:
+            self._many = Many()
+            for other, is_in, _ in reversed(kept):
+                self._many.change(is_in, other)
+            kept = [(Filter((), ()), True, self._many.contains)]
         self._parts = kept
 
     def contains(self, event: Event) -> bool:
@@ -30,6 +45,27 @@ class Space:
             if test(event):
                 return positive
         return False
+
+
+class Many:
+    """The same for any number of filters, of which the newest of its kind is kept."""
+
+    def __init__(self) -> None:
+        self._index = Index()
+        self._newest: dict[Filter, Record] = {}
+        self._number = 0
+
+    def change(self, positive: bool, filter_: Filter) -> None:
+        hidden = self._newest.pop(filter_, None)
+        if hidden is not None:
+            self._index.remove(hidden)
+        self._number += 1
+        record = Record("adv" if positive else "uadv", "", (NO_KEY, 1, 1, self._number), filter_)
+        self._index.add(record, "here")
+        self._newest[filter_] = record
+
+    def contains(self, event: Event) -> bool:
+        return bool(self._index.hops(event))
 
 
 def as_test(filter_: Filter) -> Test:

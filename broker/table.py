@@ -12,15 +12,18 @@ and kept until a group comes or goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from operator import itemgetter
 from typing import Any
 
 from broker.boxes import Pile
 from broker.buckets import EXACT, MIXED, NUMBERS, STRINGS, Axis, Names, world
-from broker.filters import Event, Filter, Predicate
+from broker.filters import Event, Filter, OneOf, Predicate
 from broker.records import NOWHERE, Record, stamp_of
 
 PLANS_MAX = 1024
+PARTS_MAX = 256
+"""Into so many records a record with sets of values may be taken apart."""
 
 
 class Crowd:
@@ -183,11 +186,12 @@ class Plans(dict[Names, Plan]):
 class Table:
     """Records with filters of any shape."""
 
-    __slots__ = ("_groups", "_shapes", "plans")
+    __slots__ = ("_groups", "_parts", "_shapes", "plans")
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._shapes: dict[tuple[Names, str], Shape] = {}
         self._groups: dict[Hashable, Group] = {}
+        self._parts: dict[Record, list[Record]] = {}
         self.plans = Plans(self._groups)
         for record in records:
             self.add(record)
@@ -196,30 +200,16 @@ class Table:
         return bool(self._groups)
 
     def add(self, record: Record) -> None:
-        names, predicates = record.filter.names, record.filter.predicates
-        worlds = "".join(map(world, predicates))
-        shape = self._shapes.get((names, worlds))
-        if shape is None:
-            shape = self._shapes[names, worlds] = Shape(names, worlds, self._groups)
-            if shape.group_key not in self._groups:
-                self._groups[shape.group_key] = shape.group
-                self.plans.clear()
-        if names is not shape.names:  # decoded from the wire, each filter brings names of its own
-            record.filter = Filter(shape.names, predicates)
-        shape.records += 1
-        shape.group.add(shape.key_in(predicates), record)
+        if OneOf in map(type, record.filter.predicates):
+            parts = self._parts[record] = _parts(record)
+            for part in parts:
+                self._add(part)
+        else:
+            self._add(record)
 
     def remove(self, record: Record) -> None:
-        predicates = record.filter.predicates
-        key = record.filter.names, "".join(map(world, predicates))
-        shape = self._shapes[key]
-        shape.group.remove(shape.key_in(predicates), record)
-        shape.records -= 1
-        if not shape.records:
-            del self._shapes[key]
-            if not shape.group:
-                del self._groups[shape.group_key]
-                self.plans.clear()
+        for part in self._parts.pop(record, (record,)):
+            self._remove(part)
 
     def newest(self, event: Event, names: Names) -> Record | None:
         """Of the records that contain the event, the one with the largest stamp; `names` are the event's."""
@@ -252,6 +242,49 @@ class Table:
             pile = find_pile(key_of(event))
             if pile is not None:
                 yield from pile.matching(event, names)
+
+    def _add(self, record: Record) -> None:
+        names, predicates = record.filter.names, record.filter.predicates
+        worlds = "".join(map(world, predicates))
+        shape = self._shapes.get((names, worlds))
+        if shape is None:
+            shape = self._shapes[names, worlds] = Shape(names, worlds, self._groups)
+            if shape.group_key not in self._groups:
+                self._groups[shape.group_key] = shape.group
+                self.plans.clear()
+        if names is not shape.names:  # decoded from the wire, each filter brings names of its own
+            record.filter = Filter(shape.names, predicates)
+        shape.records += 1
+        shape.group.add(shape.key_in(predicates), record)
+
+    def _remove(self, record: Record) -> None:
+        predicates = record.filter.predicates
+        key = record.filter.names, "".join(map(world, predicates))
+        shape = self._shapes[key]
+        shape.group.remove(shape.key_in(predicates), record)
+        shape.records -= 1
+        if not shape.records:
+            del self._shapes[key]
+            if not shape.group:
+                del self._groups[shape.group_key]
+                self.plans.clear()
+
+
+def _parts(record: Record) -> list[Record]:
+    """One record for each value of a set, or each combination: values can be looked up, sets only searched.
+
+    A set that would make too many is left as it is.
+    """
+    choices: list[tuple[Predicate, ...]] = []
+    count = 1
+    for predicate in record.filter.predicates:
+        if type(predicate) is OneOf and count * len(predicate.values) <= PARTS_MAX:
+            choices.append(predicate.values)
+            count *= len(predicate.values)
+        else:
+            choices.append((predicate,))
+    filters = [Filter(record.filter.names, chosen) for chosen in product(*choices)]
+    return [Record(record.kind, record.client, record.stamp, f, home=record.home) for f in filters]
 
 
 def _picker(keys: Sequence[Any]) -> Callable[[Any], Key]:

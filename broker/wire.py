@@ -233,6 +233,8 @@ HEADER = Layout("!IQQ")
 """Bytes of the body; number of its first message on this link, 0 outside one; how many of the
 receiver's messages the sender has processed."""
 HEADER_BYTES = HEADER.size
+_FRAME = Layout("!IQQBI")
+"""The header, and the array header that begins the body."""
 _ARRAY_32 = 0xDD
 _COUNT_BYTES = 5
 """Of the body's array header."""
@@ -249,7 +251,7 @@ _decode_pieces = msgspec.msgpack.Decoder(list[Raw]).decode
 
 def frame(messages: bytes, count: int, first: int, processed: int) -> bytes:
     """One frame from `count` encoded messages; the caller keeps it below `BODY_BYTES_MAX`."""
-    return HEADER.pack(len(messages) + _COUNT_BYTES, first, processed) + body(messages, count)
+    return _FRAME.pack(len(messages) + _COUNT_BYTES, first, processed, _ARRAY_32, count) + messages
 
 
 def body(messages: bytes, count: int) -> bytes:

@@ -61,6 +61,7 @@ class Connection:
         self._held: deque[tuple[list[AnyMessage], int]] = deque()
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._ended: ClientError | None = SessionClosed("not connected yet: use `async with connect(...)`")
+        self._was_opened = False
         self._is_leaving = False
         self._turn_bytes = 0
         self._flush_is_due = False
@@ -70,6 +71,9 @@ class Connection:
         self.brokers = 0
 
     async def __aenter__(self) -> Connection:
+        if self._was_opened:
+            raise SessionClosed(f"the session of {self.client_id} has been used; connect again")
+        self._was_opened = True
         loop = self._loop = asyncio.get_running_loop()
         self._joined: asyncio.Future[None] = loop.create_future()
         self._news = asyncio.Event()

@@ -9,6 +9,7 @@ import msgspec
 
 from broker import wire
 from broker.address import AddressError, parse_address
+from broker.transport.dial import why
 from broker.transport.stream import Stream
 from broker.wire import (
     PROTOCOL_VERSION,
@@ -40,7 +41,7 @@ async def fetch_status(where: str, dump: bool = False, timeout_s: float = 5.0) -
     except AddressError as error:
         raise ConnectionFailed(str(error)) from None
     except OSError as error:
-        raise ConnectionFailed(f"{where}: {error.strerror or error}") from None
+        raise ConnectionFailed(f"{where}: {why(error)}") from None
 
 
 class _Monitor:

@@ -36,7 +36,7 @@ _TEXTS = (
 )
 _INTEGERS = (0, 1, 2, 3, -1, 255, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, -(2**63))
 _FLOATS = (0.0, -0.0, 0.5, 1.0, 1e308, 5e-324, float("inf"), float("-inf"), float("nan"))
-_KINDS = ("adv", "uadv", "sub", "usub")
+_KINDS: tuple[wire.Kind, ...] = ("adv", "uadv", "sub", "usub")
 _KNOWN_TAGS = (1, 2, 3, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 23, 24, 25, 30, 31, 40)
 
 _NOTHING_BEHIND = (
@@ -150,6 +150,12 @@ class Hostile:
     def broker(self) -> str:
         return self.text() if self.random.random() < 0.1 else self.random.choice(BROKERS)
 
+    def broker_or_none(self) -> str:
+        return self.random.choice(("", self.broker()))
+
+    def life(self) -> int:
+        return self.random.randrange(1, 4)
+
     def integer(self) -> int:
         return self.random.choice(_INTEGERS) if self.random.random() < 0.3 else self.random.randrange(4)
 
@@ -186,7 +192,7 @@ class Hostile:
             ends: list[Any] = [random.choice((None, self.value(), random.randrange(6))) for _ in range(2)]
             if random.random() < 0.7 and all(isinstance(end, int) for end in ends):
                 ends.sort()
-            return Interval(*ends, random.random() < 0.3, random.random() < 0.3)
+            return Interval(ends[0], ends[1], random.random() < 0.3, random.random() < 0.3)
         count = random.choice((0, 1, 2, 3, 3, 300)) if random.random() < 0.3 else random.randint(1, 3)
         values: list[Any] = [self.value() for _ in range(count)]
         if random.random() < 0.7:
@@ -195,7 +201,7 @@ class Hostile:
 
     def stamp(self) -> wire.Stamp:
         key = wire.NO_KEY if self.random.random() < 0.8 else (self.integer(), self.text())
-        return (key, self.integer(), self.random.randrange(1, 4), self.integer())
+        return (key, self.integer(), self.life(), self.integer())
 
     # Messages
 
@@ -212,15 +218,14 @@ class Hostile:
         return (self.publication, self.publication, self._request, self._request, self._settle, wire.Ping)
 
     def _of_overlay(self) -> tuple[Callable[[], AnyMessage], ...]:
-        random, life = self.random, lambda: self.random.randrange(1, 4)
         return (
-            lambda: wire.Operation(random.choice(_KINDS), self.client(), self.stamp(), self.filter()),  # type: ignore[arg-type]
-            lambda: wire.Operation(random.choice(_KINDS), self.client(), self.stamp(), self.filter()),  # type: ignore[arg-type]
+            self._operation,
+            self._operation,
             lambda: wire.Forget(self.client(), self.stamp()),
-            lambda: wire.Join(self.client(), life(), self.broker()),
-            lambda: wire.JoinAnswer(self.client(), life(), self.broker(), random.choice(("", self.broker()))),
-            lambda: wire.Leave(self.client(), life(), self.broker()),
-            lambda: wire.Announce(self.broker(), life(), random.choice(("", self.broker()))),
+            lambda: wire.Join(self.client(), self.life(), self.broker()),
+            lambda: wire.JoinAnswer(self.client(), self.life(), self.broker(), self.broker_or_none()),
+            lambda: wire.Leave(self.client(), self.life(), self.broker()),
+            lambda: wire.Announce(self.broker(), self.life(), self.broker_or_none()),
         )
 
     def _others(self) -> tuple[Callable[[], AnyMessage], ...]:
@@ -228,7 +233,7 @@ class Hostile:
             self.hello,
             lambda: wire.Welcome(self.broker(), self.integer(), self.integer(), Limits()),
             lambda: wire.Goodbye("leaving", self.text()),
-            lambda: wire.Settled(f"{self.client()}/{self.random.randrange(1, 4)}", self.integer()),
+            lambda: wire.Settled(f"{self.client()}/{self.life()}", self.integer()),
             lambda: wire.Refused(self.integer(), self.text()),
             lambda: wire.Accepted(self.integer()),
             lambda: wire.Joined(self.integer()),
@@ -247,10 +252,13 @@ class Hostile:
         return wire.Publish(self.integer(), self.event(), payload)
 
     def _request(self) -> wire.Request:
-        return wire.Request(self.integer(), self.random.choice(_KINDS), self.filter())  # type: ignore[arg-type]
+        return wire.Request(self.integer(), self.random.choice(_KINDS), self.filter())
+
+    def _operation(self) -> wire.Operation:
+        return wire.Operation(self.random.choice(_KINDS), self.client(), self.stamp(), self.filter())
 
     def _settle(self) -> wire.Settle:
-        return wire.Settle(f"{self.client()}/{self.random.randrange(1, 4)}", self.integer())
+        return wire.Settle(f"{self.client()}/{self.life()}", self.integer())
 
 
 def _body(messages: Any) -> bytes:

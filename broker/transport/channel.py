@@ -60,7 +60,7 @@ class Channel:
         self._push(pieces)
 
     def _push(self, pieces: list[bytes | Raw]) -> None:
-        joined = b"".join(pieces)
+        joined = b"".join(pieces) if len(pieces) > 1 else bytes(pieces[0])
         if len(joined) > MESSAGE_BYTES_MAX and len(pieces) > 1:
             self._push_in_parts(pieces)
             self.pump()
@@ -127,8 +127,7 @@ class Channel:
 
     def done(self, count: int, byte_count: int) -> None:
         """`count` messages of the peer have been processed."""
-        self.link.done(count, byte_count)
-        if self.link.report_is_due:
+        if self.link.done(count, byte_count):
             self._report()
         elif self._report_timer is None and self.stream is not None:
             self._report_timer = self._loop.call_later(REPORT_S, self._report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 
 from broker.transport.channel import Channel
@@ -26,7 +27,7 @@ async def carry(channel: Channel, owner: StreamOwner, host: str, port: int) -> s
     except TimeoutError:
         return f"no connection within {limit_s:g} s"
     except OSError as error:
-        return error.strerror or str(error)
+        return why(error)
 
     def check_welcome() -> None:
         if channel.stream is not stream:
@@ -38,6 +39,13 @@ async def carry(channel: Channel, owner: StreamOwner, host: str, port: int) -> s
     finally:
         timer.cancel()
         stream.abort()
+
+
+def why(error: OSError) -> str:
+    """In the system's words: asyncio's own begin with the call that failed."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
 
 
 class Backoff:

@@ -88,8 +88,9 @@ class Peer(Channel):
             self._watch(release)
 
     def drained(self, release: Callable[[Peer], None]) -> None:
-        """The peer has processed something."""
+        """The peer has processed something: more may go to it."""
         self.stalled = False
+        self.pump()
         if self._waited_for_by and self.queue_bytes < self._hold_bytes // 2:
             self._let_go(release)
 

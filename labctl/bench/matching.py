@@ -241,7 +241,7 @@ def percentile_us(decide: Decide, events: Sequence[Event], share: float) -> floa
     """Of each event's best time; a round goes through all events, so that none finds its own traces."""
     with without_collector():
         rounds = [[_round_ns(decide, (event,)) for event in events] for _ in range(ROUNDS)]
-    best = sorted(min(times) for times in zip(*rounds, strict=True))
+    best: list[int] = sorted(min(times) for times in zip(*rounds, strict=True))
     return best[min(len(best) - 1, int(share * len(best)))] / 1000
 
 

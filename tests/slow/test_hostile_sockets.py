@@ -14,11 +14,26 @@ from random import Random
 
 import pytest
 
-from client import between, connect
+from broker.filters import Filter, make_filter
+from broker.transport.dial import HANDSHAKE_S_MAX
+from broker.wire import (
+    MESSAGE_BYTES_MAX,
+    NO_KEY,
+    Announce,
+    Goodbye,
+    Join,
+    Operation,
+    Publish,
+    Request,
+    StatusRequest,
+    Welcome,
+    encode,
+)
+from client import between, connect, one_of
 from client.monitor import fetch_status
 from tests.attacks import ALIVE, ATTACKS, NO_REPLY, Attack
 from tests.brokers import Overlay, brokers, wait_for
-from tests.rawpeer import raw_peer
+from tests.rawpeer import frame, hello, raw_peer
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +48,11 @@ def resident_bytes(pid: int) -> int:
 
 def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def ups(overlay: Overlay, name: str) -> list[str]:
+    """Whose connections have come up, each as often as they did."""
+    return [line["peer"] for line in overlay.log(name, "up")]
 
 
 async def storm(address: str, rounds: int, seed: int) -> Counter[tuple[str, str]]:
@@ -115,7 +135,146 @@ def test_two_thousand_hostile_connections_are_answered_and_logged_and_leave_noth
         assert len(overlay.log("b1", "hung-up")) >= silent
 
         asyncio.run(under_fire(overlay, 0, seed=3))
-        status = overlay.status("b1", dump=True)
-        assert status["counts"] == {"clients": 0, "srt": 0, "prt": 0}
-        assert [link["name"] for link in status["links"]] == ["b2"]
-        assert overlay.log("b1", "up")[-1]["peer"] == "broker:b2" or len(overlay.log("b2", "up")) == 1
+        nobody = {"clients": 0, "srt": 0, "prt": 0}
+        for name in overlay.names:
+            wait_for(f"{name} is empty", lambda name=name: overlay.status(name)["counts"] == nobody)  # type: ignore[misc]
+        assert ups(overlay, "b2").count("broker:b1") == 1, "the link between the brokers was lost"
+
+
+def test_who_does_not_greet_in_time_is_told_so_and_dismissed(tmp_path: Path) -> None:
+    """A connection that says nothing, and one that says its greeting a byte at a time."""
+
+    async def silence(address: str) -> Goodbye | None:
+        async with raw_peer(address) as peer:
+            return await peer.goodbye()
+
+    async def trickle(address: str) -> Goodbye | None:
+        async with raw_peer(address) as peer:
+            answer = asyncio.create_task(peer.goodbye())
+            for byte in frame(hello("slowloris" * 100)):
+                await peer.send(bytes([byte]))
+                if (await asyncio.wait([answer], timeout=0.1))[0]:
+                    break
+            return await answer
+
+    async def all_at_once(address: str) -> list[Goodbye | None]:
+        return await asyncio.gather(*(attack(address) for attack in (silence, trickle) for _ in range(20)))
+
+    with brokers(tmp_path) as overlay:
+        before = open_files(overlay.pid("b1"))
+        began = time.monotonic()
+        goodbyes = asyncio.run(all_at_once(overlay.address("b1")))
+        assert [goodbye and goodbye.code for goodbye in goodbyes] == ["timeout"] * 40
+        assert HANDSHAKE_S_MAX <= time.monotonic() - began < HANDSHAKE_S_MAX + 3
+        assert [line["code"] for line in overlay.log("b1", "refused")] == ["timeout"] * 40
+        wait_for("all sockets are closed", lambda: open_files(overlay.pid("b1")) <= before)
+
+
+def test_a_monitor_that_asks_before_it_has_its_answer_is_dismissed(tmp_path: Path) -> None:
+    """Each answer is work for the broker and fills its memory until it is read."""
+
+    async def ask_at_once(address: str) -> Goodbye | None:
+        async with raw_peer(address) as peer:
+            await peer.greet(hello("monitor", "monitor"))
+            await peer.say(*[StatusRequest(True)] * 300)
+            return await peer.goodbye()
+
+    async def read_nothing(overlay: Overlay) -> int:
+        address = overlay.address("b1")
+        refused_before = len(overlay.log("b1", "refused"))
+        async with connect(address, client_id="S") as client, raw_peer(address) as peer:
+            for n in range(500):
+                await client.subscribe({"n": n, "text": "x" * 1000})
+            await peer.greet(hello("monitor", "monitor"))
+            asked = 0
+            while len(overlay.log("b1", "refused")) == refused_before:
+                await peer.say(StatusRequest(True))
+                await fetch_status(address)  # so that the broker has had its turn
+                asked += 1
+            return asked
+
+    with brokers(tmp_path) as overlay:
+        goodbye = asyncio.run(ask_at_once(overlay.address("b1")))
+        assert goodbye is not None
+        assert "status request" in goodbye.reason
+        before = resident_bytes(overlay.pid("b1"))
+        assert asyncio.run(read_nothing(overlay)) < 100
+        assert resident_bytes(overlay.pid("b1")) - before < 64 << 20
+
+
+def test_a_publisher_that_ignores_its_window_is_cut_off_before_it_fills_the_memory(tmp_path: Path) -> None:
+    """Its subscriber has stopped reading, so its frames are held; an honest publisher would stop."""
+
+    async def program(address: str) -> Goodbye | None:
+        async with raw_peer(address) as subscriber, raw_peer(address) as publisher:
+            await subscriber.join("stalled")
+            await subscriber.say(Request(1, "sub", make_filter({})), first=1)
+            await publisher.join("flood")
+            await publisher.say(Request(1, "adv", make_filter({})), first=1)
+            answer = asyncio.create_task(publisher.goodbye())
+            number = 2
+            while not answer.done():
+                await publisher.say(Publish(number, {}, bytes(200_000)), first=number)
+                number += 1
+                await asyncio.sleep(0)
+            return await answer
+
+    with brokers(tmp_path, settings={"queue_bytes_max": 1 << 30}) as overlay:
+        before = resident_bytes(overlay.pid("b1"))
+        goodbye = asyncio.run(program(overlay.address("b1")))
+        assert goodbye is not None
+        assert "the window is" in goodbye.reason
+        assert resident_bytes(overlay.pid("b1")) - before < 64 << 20
+
+
+def test_a_message_at_the_limit_passes_between_brokers(tmp_path: Path) -> None:
+    """On the way it gains its issuer's name and its stamp; the next broker must take it all the same."""
+
+    async def program(overlay: Overlay) -> None:
+        async with (
+            raw_peer(overlay.address("b1")) as peer,
+            connect(overlay.address("b2"), client_id="E") as client,
+        ):
+            await client.advertise({})
+            values = one_of(*(f"{n}".zfill(1000) for n in range(MESSAGE_BYTES_MAX // 1003 - 1)))
+            request = Request(1, "sub", Filter(("n",), (values,)))
+            assert MESSAGE_BYTES_MAX - 5000 < len(encode(request)) <= MESSAGE_BYTES_MAX
+            await client.settled()
+            await peer.join("x" * 1024)
+            await peer.say(request, first=1)
+            await client.settled()
+
+    with brokers(tmp_path, links=[("b1", "b2")], limits={"values_max": 2000}) as overlay:
+        asyncio.run(program(overlay))
+        wait_for("the subscription is at b2", lambda: overlay.status("b2")["counts"]["prt"] == 1)
+        assert ups(overlay, "b2").count("broker:b1") == 1
+
+
+def test_what_a_neighbour_must_not_say_is_passed_over_and_the_rest_is_done_once(tmp_path: Path) -> None:
+    """It cannot be dismissed for good as a client is: the overlay hangs together by it."""
+
+    async def program(address: str) -> tuple[Goodbye | None, Welcome]:
+        greeting = hello("b2", "broker")
+        life = greeting.incarnation
+        adv = Operation("adv", "X", (NO_KEY, 1, life, 1), make_filter({"n": 1}))
+        sub = Operation("sub", "X", (NO_KEY, 1, life, 2), make_filter({"n": 2}))
+        bad = Operation("sub", "nobody", (NO_KEY, 1, life, 1), make_filter({}))
+        async with raw_peer(address) as peer:
+            await peer.greet(greeting)
+            await peer.say(Announce("b2", life, ""), Join("X", life, "b2"), adv, bad, sub, first=1)
+            goodbye = await peer.goodbye()
+        async with raw_peer(address) as peer:
+            welcome = await peer.greet(greeting)
+            await peer.say(sub, first=welcome.received + 1)
+            while (await fetch_status(address))["counts"] != {"clients": 1, "srt": 1, "prt": 1}:
+                pass
+        return goodbye, welcome
+
+    with brokers(tmp_path, links=[("b2", "b1")], start=False) as overlay:
+        overlay.start("b1")
+        overlay.process("b1").wait_until_ready()
+        goodbye, welcome = asyncio.run(program(overlay.address("b1")))
+        assert goodbye is not None
+        assert (goodbye.code, welcome.received) == ("protocol", 4)
+        assert "nobody" in goodbye.reason
+        assert overlay.is_alive("b1")
