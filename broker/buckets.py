@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, MutableSequence
+from collections.abc import Mapping, MutableSequence, Sequence
+from math import inf, nextafter
 from typing import Any
 
 from broker.filters import Interval, OneOf, Predicate, Value
 
 BUCKET_ENDS_MIN = 16
-BUCKET_SHARE = 512
+BUCKET_SHARE = 1024
 """The larger, the more buckets: better aim, for more memory and slower changes."""
 
 EXACT, NUMBERS, STRINGS, PRESENT, MIXED = "=", "n", "s", "*", "?"
@@ -52,7 +53,7 @@ def ends_max(records: int, constraining: int, columns: int) -> int:
     Few records need few buckets. Among many, an axis that more of them constrain deserves more; and where
     many columns share the memory of a box, each has to do with less.
     """
-    return BUCKET_ENDS_MIN + (records + constraining) * columns // BUCKET_SHARE
+    return BUCKET_ENDS_MIN + (records + constraining) * (6 + columns) // BUCKET_SHARE
 
 
 class Column:
@@ -120,10 +121,8 @@ class Column:
             for end in span
             if end is not None and bisect_right(bounds, end) == bucket
         )
-        middle = min(max(len(inside) // 2, bisect_right(inside, inside[0])), len(inside) - 1)
-        # A large integer may be rounded here: a bound need not be an end, it need only separate some.
-        bound = float(inside[middle]) if isinstance(bounds, array) else inside[middle]
-        if not inside[0] < bound <= inside[-1]:  # all one value: look again when there are twice as many
+        bound = self._cut(bucket, inside)
+        if bound is None:  # all one value, and alone: look again when there are twice as many
             self.limits[bucket] = 2 * len(inside)
             return
         bounds.insert(bucket, bound)
@@ -136,6 +135,23 @@ class Column:
             left ^= (bucket not in reach) << slot
             right ^= (bucket + 1 not in reach) << slot
         self.masks[bucket : bucket + 1] = [left, right]
+
+    def _cut(self, bucket: int, inside: Sequence[Any]) -> Any:
+        """Where to split a bucket with these ends, in order; None: nowhere.
+
+        Best at the median. If they are all one value, in front of it or right behind it, so that events
+        beside a popular value do not have to ask all who end there. A large integer is rounded to a float
+        here, which does no harm: a bound need not be an end.
+        """
+        middle = inside[max(len(inside) // 2, min(bisect_right(inside, inside[0]), len(inside) - 1))]
+        if isinstance(self.bounds, array):
+            cuts: tuple[Any, Any] = float(middle), nextafter(middle, inf)
+        else:
+            cuts = middle, middle + "\0"
+        for cut in cuts:
+            if bisect_right(self.bounds, cut) == bucket and (not bucket or self.bounds[bucket - 1] < cut):
+                return cut
+        return None
 
     def _join(self, bucket: int, limit: int) -> None:
         """Make one of a bucket and the next if both are nearly empty: values move on, buckets must not pile up."""

@@ -299,7 +299,8 @@ class Broker:
     def _settle_for_client(self, client: str, message: Settle) -> Ready:
         guest = self._joined_guest(client)
         if guest.settles >= OPEN_SETTLES_MAX:
-            raise ProtocolError(f"{client} has {OPEN_SETTLES_MAX} settles under way: the limit")
+            reason = f"{client} has {OPEN_SETTLES_MAX} settles under way: the limit"
+            return Ready([(client_hop(client), Refused(message.number, reason))], [])
         origin = f"{client}/{guest.incarnation}"
         ready = self._settle(client_hop(client), Settle(origin, message.number))
         guest.settles += 1

@@ -33,7 +33,9 @@ def _refusal_of_broker(hello: Hello, config: NodeConfig) -> Goodbye | None:
     if name == me:
         return Goodbye("duplicate-id", f"Two brokers call themselves {me}.")
     if hello.peer not in ("", me):
-        reason = f"Broker {name} looks for {hello.peer} where {me} listens; correct the address of {hello.peer}."
+        reason = (
+            f"Broker {name} looks for {hello.peer} where {me} listens; correct the address of {hello.peer}."
+        )
         return Goodbye("unknown-neighbour", reason)
     neighbour = next((n for n in config.neighbours if n.id == name), None)
     if neighbour is None:

@@ -103,10 +103,7 @@ class Index:
         if entry is None:
             return []
         records, home = entry.in_order(), entry.home
-        if home.holes is not None:
-            home.holes = None  # all at once, however many
-            self._retire_answers()
-        for record in records:
+        for record in records:  # but for the holes: they go with the client's home, all at once
             if record.tag is not None:
                 self._untag(record)
             elif record.positive:
@@ -149,10 +146,7 @@ class Index:
                     found = hops
                 elif hops is not found:
                     found += tuple([hop for hop in hops if hop not in found])
-        for key_of, find in ranged:
-            if find(key_of(event)) is not None:
-                return self._hops_by_range(ranged, event, names, set(found))
-        return found
+        return self._add_ranged(ranged, event, names, found) if ranged else found
 
     def hops_within(self, tag: str, event: Event) -> Collection[str]:
         """The same for the committed view plus the transaction's own records."""
@@ -189,15 +183,17 @@ class Index:
             deciding += [hole] if hole is not None else []
         return bool(deciding) and max(deciding, key=stamp_of).positive
 
-    def _hops_by_range(
-        self, steps: tuple[RangedStep, ...], event: Event, names: Names, found: set[str]
-    ) -> set[str]:
+    def _add_ranged(
+        self, steps: tuple[RangedStep, ...], event: Event, names: Names, exact: tuple[str, ...]
+    ) -> Collection[str]:
+        """The hops found without ranges, and those behind records with ranges."""
+        piles = [pile for key_of, find in steps if (pile := find(key_of(event))) is not None]
+        if not piles:
+            return exact
         everywhere = len(self._hops)
+        found = set(exact)
         memo: Memo = {}
-        for key_of, find in steps:
-            pile = find(key_of(event))
-            if pile is None:
-                continue
+        for pile in piles:
             for record in pile.collect(event, names, found):
                 if record.home.hop not in found and _holds(record, event, memo):
                     found.add(record.home.hop)

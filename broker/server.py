@@ -2,9 +2,8 @@
 `broker.transport`.
 
 A peer (`Peer`) outlives its connections: a neighbour for the whole life of the process, a client until
-it says goodbye or stays away longer than the grace time. Whatever a read leads to is gathered per
-destination and written at the end of that turn of the loop. Publications take the short cut of
-`Routing.next_hops` and travel as the bytes they came as.
+it says goodbye or stays away longer than the grace time. What it says on its link is the business of
+`broker.transport.forwarding`.
 """
 
 from __future__ import annotations
@@ -12,31 +11,26 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Collection, Iterable, Sequence
 from typing import Any
-
-from msgspec import Raw
 
 from broker import greeting, status, wire
 from broker.address import parse_address
 from broker.config import NodeConfig
-from broker.core import Broker, ClientArrived, ClientGone, Event, ProtocolError, Ready
+from broker.core import Broker, ClientArrived, ClientGone, Event
 from broker.routing import Hop, broker_hop, client_hop
 from broker.transport.channel import look_s
 from broker.transport.dial import HANDSHAKE_S_MAX, Backoff, carry
+from broker.transport.forwarding import Forwarder
 from broker.transport.log import JsonLog
 from broker.transport.peer import HOLD_BYTES, Peer
 from broker.transport.stream import Stream
 from broker.transport.vitals import Vitals
 from broker.wire import (
-    MESSAGE_BYTES_MAX,
     PROTOCOL_VERSION,
     AnyMessage,
     Goodbye,
     Hello,
     Ping,
-    Publish,
-    Refused,
     StatusRequest,
     Welcome,
     WireError,
@@ -63,8 +57,8 @@ class Server:
         self._incarnation = time.time_ns()
         names = [neighbour.id for neighbour in config.neighbours]
         self.core = Broker(config.id, names, self._incarnation, config.overlap, config.limits)
-        self.peers: dict[Hop, Peer] = {}
-        self._dirty: list[Peer] = []
+        self._forwarder = Forwarder(self.core, self, config.queue_bytes_max)
+        self.peers = self._forwarder.peers
         self._streams: set[Stream] = set()
         self._asking: set[Stream] = set()
         """Monitors that wait for an answer."""
@@ -85,8 +79,8 @@ class Server:
         for neighbour in self._config.neighbours:
             hop = broker_hop(neighbour.id)
             self.peers[hop] = Peer(hop, "broker", neighbour.delay, self._config.silence_ms / 1e3)
-        self._perform(self.core.start())
-        self._flush()
+        self._forwarder.perform(self.core.start())
+        self._forwarder.flush()
         self._vitals.start()
         self._log.log("ready", broker=self._config.id, address=self.address, pid=os.getpid())
         tasks = [
@@ -126,12 +120,12 @@ class Server:
         elif not isinstance(peer, Peer) or peer.stream is not stream:
             raise WireError("a message before the greeting")
         else:
-            self._receive(peer, first, processed, messages, body)
+            self._forwarder.receive(peer, first, processed, messages, body)
 
     def turn_ended(self, stream: Stream) -> None:
         if stream.fault:
-            self._failed(stream)
-        self._flush(stream.context if isinstance(stream.context, Peer) else None)
+            self.failed(stream)
+        self._forwarder.flush(stream.context if isinstance(stream.context, Peer) else None)
 
     def stream_closed(self, stream: Stream, reason: str) -> None:
         self._streams.discard(stream)
@@ -151,15 +145,6 @@ class Server:
     def _check_handshake(self, stream: Stream) -> None:
         if stream.is_open and stream.context is None:
             self._refuse(stream, Goodbye("timeout", f"no greeting within {HANDSHAKE_S_MAX:.0f} s"))
-
-    def _failed(self, stream: Stream) -> None:
-        """It broke the protocol. A client is gone by that: what it meant to say cannot be guessed."""
-        peer = stream.context
-        goodbye = Goodbye("protocol", stream.fault)
-        if isinstance(peer, Peer) and peer.kind == "client" and peer.stream is stream:
-            self._gone(peer, goodbye)
-        else:
-            self._refuse(stream, goodbye)
 
     # What is said outside a link
 
@@ -227,7 +212,7 @@ class Server:
         peer = Peer(hop, "client", config.clients, config.silence_ms / 1e3, hold_bytes)
         self.peers[hop] = peer
         self._attach(peer, stream, hello.incarnation, 0, self._welcome(0))
-        self._handle(hop, ClientArrived(hello.incarnation))
+        self._forwarder.handle(hop, ClientArrived(hello.incarnation))
 
     def _welcomed(self, stream: Stream, welcome: Welcome) -> None:
         peer = stream.context
@@ -277,7 +262,7 @@ class Server:
             peer.grace_timer.cancel()
             peer.grace_timer = None
         # What it has processed may be known only now, and others may have waited for that.
-        peer.drained(self._release)
+        peer.drained(self._forwarder.release)
         self._log.log("up", peer=peer.hop, address=stream.peer_address)
 
     async def _dial(self, neighbour: str, where: str) -> None:
@@ -289,98 +274,9 @@ class Server:
             await carry(peer, self, host, port)
             await backoff.pause()
 
-    # What arrives on a link
+    # What the forwarder tells
 
-    def _receive(
-        self, peer: Peer, first: int, processed: int, messages: list[AnyMessage], body: bytes
-    ) -> None:
-        if peer.link.accept(first, processed, len(messages)):
-            peer.drained(self._release)
-        if not messages:
-            return
-        if peer.waits_for or peer.held:
-            peer.held.append(messages, body)
-        else:
-            self._process(peer, messages, body)
-
-    def _release(self, peer: Peer) -> None:
-        """Its destinations have room again: go on with what was held."""
-        while peer.held and not peer.waits_for and peer.stream is not None:
-            messages, body = peer.held.popleft()
-            try:
-                self._process(peer, messages, body)
-            except WireError as error:
-                peer.held.clear()
-                peer.stream.fail(error)
-                self._failed(peer.stream)
-                break
-            self._flush(peer)
-        self._flush(peer)
-
-    def _process(self, peer: Peer, messages: list[AnyMessage], body: bytes) -> None:
-        """In order. Publications that go the same way, one behind the other, are put there together."""
-        client = peer.name if peer.kind == "client" else None
-        source, core = peer.hop, self.core
-        next_hops = core.routing.next_hops
-        run: list[bytes | Raw] = []
-        run_hops: Collection[Hop] = ()
-        try:
-            for message, piece in zip(messages, self._pieces(peer, messages, body), strict=True):
-                if type(message) is Publish and (
-                    client is None or not (reason := core.admit(client, message))
-                ):
-                    hops = next_hops(message.event, source)
-                    if hops is not run_hops:
-                        if run:
-                            self._put(run, run_hops)
-                            run = []
-                        run_hops = hops
-                    run.append(piece)
-                    continue
-                self._put(run, run_hops)
-                run, run_hops = [], ()
-                if type(message) is Publish:
-                    self._put([wire.encode(Refused(message.id, reason))], (source,))
-                else:
-                    self._handle(source, message)
-        except ProtocolError as error:
-            # What stands before it has been done, and must not be asked for again.
-            peer.done(next(place for place, m in enumerate(messages, 1) if m is message), 0)
-            raise WireError(str(error)) from error
-        finally:
-            self._put(run, run_hops)
-        peer.done(len(messages), len(body))
-
-    def _pieces(self, peer: Peer, messages: list[AnyMessage], body: bytes) -> Sequence[bytes | Raw]:
-        """The bytes of each message. One that is too large would go on in a frame that nobody takes."""
-        pieces = wire.split(body, len(messages))
-        if len(body) > MESSAGE_BYTES_MAX and peer.kind == "client":
-            size = max(map(len, pieces))
-            if size > MESSAGE_BYTES_MAX:
-                raise WireError(f"a message of {size} bytes; the limit is {MESSAGE_BYTES_MAX}")
-        return pieces
-
-    def _put(self, pieces: Sequence[bytes | Raw], hops: Iterable[Hop]) -> None:
-        for hop in hops:
-            peer = self.peers.get(hop)
-            if peer is not None and pieces:
-                if not peer.outbox:
-                    self._dirty.append(peer)
-                peer.outbox.extend(pieces)
-
-    def _handle(self, source: Hop, message: AnyMessage | ClientArrived | ClientGone) -> None:
-        self._perform(self.core.handle(self._loop.time(), source, message))
-
-    def _perform(self, ready: Ready) -> None:
-        encoded, last = b"", None
-        for hop, message in ready.sends:
-            if message is not last:
-                encoded, last = wire.encode(message), message
-            self._put((encoded,), (hop,))
-        for event in ready.events:
-            self._note(event)
-
-    def _note(self, event: Event) -> None:
+    def happened(self, event: Event) -> None:
         self._log.log(event.name, **event.fields)
         if event.name == "fatal":
             self.stop(event.fields["exit_code"], event.fields["reason"])
@@ -389,17 +285,18 @@ class Server:
             if peer is not None:
                 self._part_with(peer, Goodbye(event.fields["code"], event.fields["reason"]))
 
-    def _flush(self, source: Peer | None = None) -> None:
-        """Write what this turn has gathered; a destination that is full makes the source wait."""
+    def is_too_slow(self, peer: Peer) -> None:
         limit = self._config.queue_bytes_max
-        while self._dirty:
-            dirty, self._dirty = self._dirty, []
-            for peer in dirty:
-                peer.flush()
-                if peer.link.queue_bytes > limit and peer.kind == "client":
-                    self._gone(peer, greeting.too_slow(peer.name, peer.link.queue_bytes, limit))
-                elif source is not None and source is not peer and peer.is_full:
-                    peer.make_wait(source, self._release)
+        self._gone(peer, greeting.too_slow(peer.name, peer.link.queue_bytes, limit))
+
+    def failed(self, stream: Stream) -> None:
+        """It broke the protocol. A client is gone by that: what it meant to say cannot be guessed."""
+        peer = stream.context
+        goodbye = Goodbye("protocol", stream.fault)
+        if isinstance(peer, Peer) and peer.kind == "client" and peer.stream is stream:
+            self._gone(peer, goodbye)
+        else:
+            self._refuse(stream, goodbye)
 
     # Clients that are slow or gone
 
@@ -407,8 +304,8 @@ class Server:
         if self.peers.get(peer.hop) is not peer:
             return
         self._part_with(peer, goodbye)
-        self._handle(peer.hop, ClientGone(goodbye.reason))
-        self._loop.call_soon(self._flush)
+        self._forwarder.handle(peer.hop, ClientGone(goodbye.reason))
+        self._loop.call_soon(self._forwarder.flush)
 
     def _part_with(self, peer: Peer, goodbye: Goodbye) -> None:
         """A client's session ends here; with what reason, it is told now or when it comes back."""
@@ -417,7 +314,7 @@ class Server:
             self._departed.add(peer.name, peer.incarnation, goodbye)
             if peer.stream is not None:
                 self._refuse(peer.stream, goodbye)
-        peer.forget(self._release)
+        peer.forget(self._forwarder.release)
 
     async def _look_after_peers(self) -> None:
         while True:
@@ -430,7 +327,7 @@ class Server:
     async def _say_goodbye(self) -> None:
         """Flush what can be flushed within the bound, and tell everybody."""
         deadline = self._loop.time() + FLUSH_S_MAX
-        self._flush()
+        self._forwarder.flush()
         while any(peer.stream and peer.is_busy for peer in self.peers.values()):
             await asyncio.sleep(0.01)
             if self._loop.time() > deadline:

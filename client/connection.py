@@ -8,6 +8,7 @@ that is slower than its publishers slows them down.
 from __future__ import annotations
 
 import asyncio
+import time
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -24,6 +25,8 @@ from client.errors import ClientError, ConnectionFailed, SessionClosed, TimedOut
 from client.session import Arrived, Delivery, Done, PublicationRefused, Session
 from client.settings import Settings
 
+LONE_S = 100e-6
+"""A publication that follows the one before it by more is not held back to go with others."""
 PUBLISH_TURN_BYTES = 24 << 10
 """After so much in a row a publisher lets the loop write and read."""
 PUBLISH_BYTES_MAX = 2 << 20
@@ -65,6 +68,7 @@ class Connection:
         self._is_leaving = False
         self._turn_bytes = 0
         self._flush_is_due = False
+        self._flushed_at = 0.0
         self.refusals: list[str] = []
         """Publications that the broker did not take, as sentences; empty unless advertisements changed."""
         self.broker = ""
@@ -124,16 +128,19 @@ class Connection:
 
     async def publish(self, event: Mapping[str, Value], payload: bytes = b"") -> None:
         """Send an event; waits only while the broker is behind."""
+        if not self.publish_nowait(event, payload):
+            await self._let_others_work()
+
+    def publish_nowait(self, event: Mapping[str, Value], payload: bytes = b"") -> bool:
+        """The same for a callback, which cannot wait. False: it is sent, but it is time to let the broker catch up."""
         if self._ended is not None:
             raise self._ended
-        message = self._session.publish(event, payload)
-        encoded = wire.encode(message)
+        encoded = wire.encode(self._session.publish(event, payload))
         self._channel.outbox.append(encoded)
         self._turn_bytes += len(encoded)
-        if self._turn_bytes >= PUBLISH_TURN_BYTES:
-            await self._let_others_work()
-        elif not self._flush_is_due:
+        if not self._flush_is_due:
             self._flush_soon()
+        return self._turn_bytes < PUBLISH_TURN_BYTES
 
     async def settled(self, timeout_s: float | None = None) -> None:
         """Returns when everything issued before it holds at every broker."""
@@ -208,10 +215,14 @@ class Connection:
             await self._carrier.room.wait()
 
     def _flush_soon(self) -> None:
-        """The first publication of a turn leaves at once; those that follow it leave together."""
-        self._flush_is_due = True
-        self._channel.flush()
-        self._loop.call_soon(self._flush)
+        """A lone publication leaves at once; those that follow one another closely leave together."""
+        now = time.monotonic()
+        if now - self._flushed_at > LONE_S:
+            self._flushed_at = now
+            self._flush()
+        else:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flush_is_due = False

@@ -39,6 +39,7 @@ def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measuremen
     if context.invoked_subcommand is not None:
         return
     from labctl.bench.chain import Plan, run
+    from labctl.bench.view import chain_table
 
     out = Output(json)
     plan = Plan(
@@ -52,7 +53,9 @@ def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measuremen
     )
     with out.working("measuring a chain of brokers") as report:
         result = run(plan, report)
-    _show(out, "Chain of brokers", result)
+    out.document(result)
+    if not json:
+        out.table(*chain_table(result), figures=True)
 
 
 @app.command("matching", epilog="Example: labctl bench matching --subscriptions 100000 --json")
@@ -67,18 +70,11 @@ def matching(
     Also what it costs to insert one, and how much memory each takes.
     """
     from labctl.bench.matching import run
+    from labctl.bench.view import matching_table
 
     out = Output(json)
     with out.working(f"measuring decisions among {subscriptions} subscriptions") as report:
         result = run(subscriptions=subscriptions, events=events, seed=seed, report=report)
-    _show(out, "Matching", result)
-
-
-def _show(out: Output, title: str, result: object) -> None:
-    """A result is a Struct or a dataclass; its fields carry their units in their names."""
-    import msgspec
-
     out.document(result)
-    if not out.json:
-        fields = msgspec.to_builtins(result)
-        out.table(title, ("figure", "value"), [(name, value) for name, value in fields.items()])
+    if not json:
+        out.table(*matching_table(result), figures=True)

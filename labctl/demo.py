@@ -13,7 +13,9 @@ import sys
 from client import Connection, Delivery, TimedOut, connect
 from labctl import overlay
 from labctl.bench import chain
+from labctl.bench.view import chain_table
 from labctl.exits import LabError
+from labctl.output import Output
 from labctl.topology import standard
 
 QUIET_S = 0.3
@@ -44,7 +46,9 @@ async def _dispatch(at: dict[str, str]) -> None:
         await environment.advertise({"process": "p1"})
         await dispatcher.subscribe({"process": "p1"})
         await dispatcher.settled()
-        print("E at b1 advertises process p1; the dispatcher D at b2 subscribes to all of it; agent A1 is at b3.\n")
+        print(
+            "E at b1 advertises process p1; the dispatcher D at b2 subscribes to all of it; agent A1 is at b3.\n"
+        )
 
         await environment.publish({"process": "p1", "instance": "x1", "step": 1}, b"a new instance")
         print(f"  E publishes step 1 of x1  ->  D gets {_text(await dispatcher.next_delivery(5))}")
@@ -73,17 +77,14 @@ def _text(delivery: Delivery) -> str:
 
 
 def _benchmark() -> None:
-    print("How fast is it? The same events through three brokers, and through three relays that decide nothing:\n")
+    print(
+        "How fast is it? The same events through three brokers, and through three relays that decide nothing:\n"
+    )
     result = chain.run(chain.Plan(events=150_000, round_trips=1000, rounds=1))
-    rows = [
-        ("", "brokers", "relays (limit)", "ratio"),
-        ("events/s", f"{result.events_per_s:,.0f}", f"{result.limit_events_per_s:,.0f}", f"{result.events_ratio:.2f}"),
-        ("round trip p50", f"{result.rtt_p50_us:.0f} us", f"{result.limit_rtt_p50_us:.0f} us", f"{result.rtt_ratio:.2f}"),
-        ("round trip p99", f"{result.rtt_p99_us:.0f} us", f"{result.limit_rtt_p99_us:.0f} us", ""),
-    ]
-    for name, ours, limit, ratio in rows:
-        print(f"  {name:<16}{ours:>12}{limit:>18}{ratio:>8}")
-    print("\nNext: labctl overlay up --brokers 9, labctl bench --peer mosquitto, labctl --help (in .venv/bin)")
+    Output().table(*chain_table(result), figures=True)
+    print(
+        "\nNext: labctl overlay up --brokers 9, labctl bench --peer mosquitto, labctl --help (in .venv/bin)"
+    )
 
 
 if __name__ == "__main__":

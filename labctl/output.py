@@ -46,10 +46,10 @@ class Output:
             encoded = msgspec.json.format(msgspec.json.encode(value), indent=2)
             _write(self._stdout, encoded.decode())
 
-    def table(self, title: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        """Columns whose values are all numbers are set flush right."""
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Row], figures: bool = False) -> None:
+        """Columns whose values are all numbers are set flush right; of `figures`, all but the first are."""
         cells = [[_cell(value) for value in row] for row in rows]
-        numeric = [_is_numeric(rows, index) for index in range(len(columns))]
+        numeric = [_is_numeric(rows, index) or (figures and index > 0) for index in range(len(columns))]
         if is_terminal(self._results):
             _rich_table(_console(self._results), title, columns, cells, numeric)
             return

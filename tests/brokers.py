@@ -27,6 +27,7 @@ from labctl.launch import reserved_ports
 ROOT = Path(__file__).parents[1]
 DEADLINE_S = 15.0
 POLL_S = 0.01
+COMMAND = [sys.executable, "-m", "broker", "--config"]
 
 Link = tuple[str, str]
 """The first of the two dials."""
@@ -51,7 +52,7 @@ class Process:
         self.error_file = config.with_suffix(".err")
         with open(self.log_file, "ab") as out, open(self.error_file, "ab") as err:
             self.child = subprocess.Popen(
-                [sys.executable, "-m", "broker", "--config", str(config)],
+                [*COMMAND, str(config)],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -187,8 +188,7 @@ def brokers(
     """
     edges = list(links)
     ids = sorted({*names, *(name for edge in edges for name in edge)}) or ["b1"]
-    with reserved_ports(len(ids)) as ports:
-        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(ids, ports, strict=True)}
+    addresses = dict(zip(ids, free_addresses(len(ids)), strict=True))
     configs = {}
     for name in ids:
         top = {"id": name, "listen": addresses[name], **(settings or {})}
@@ -212,6 +212,11 @@ def brokers(
     for name in overlay.names:
         if (folder / f"{name}.err").exists():
             assert "Traceback" not in (folder / f"{name}.err").read_text(errors="replace"), name
+
+
+def free_addresses(count: int) -> list[str]:
+    with reserved_ports(count) as ports:
+        return [f"127.0.0.1:{port}" for port in ports]
 
 
 def neighbours(name: str, links: Iterable[Link]) -> list[str]:

@@ -164,11 +164,15 @@ def _broker_trips(plan: Plan, addresses: list[str]) -> dict[str, Any]:
 
 def _relay_rate(plan: Plan) -> float:
     common = {"events": plan.events, "payload_bytes": plan.payload_bytes}
-    with _relay_chain(plan) as (first, last):
-        # The last relay takes its left neighbour first; the chain is already joined up to there.
-        with workers(RELAY, ("subscriber", {"port": last, **common})) as (subscriber,):
-            with workers(RELAY, ("publisher", {"port": first, **common})) as (publisher,):
-                return _measure_rate(publisher, subscriber)
+    with (
+        _relay_chain(plan) as (first, last),
+        workers(
+            RELAY,
+            ("publisher", {"port": first, **common}),
+            ("subscriber", {"port": last, **common}),
+        ) as (publisher, subscriber),
+    ):
+        return _measure_rate(publisher, subscriber)
 
 
 def _relay_trips(plan: Plan) -> dict[str, Any]:

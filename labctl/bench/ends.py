@@ -55,34 +55,50 @@ async def publisher(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
 
 
 async def echo(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
-    async with connect(arguments["address"], client_id="echo") as session:
+    last = arguments["round_trips"] - 1
+    done = asyncio.get_running_loop().create_future()
+
+    def arrived(delivery: Delivery) -> None:
+        number = delivery.event["n"]
+        session.publish_nowait({"process": "pong", "n": number}, delivery.payload)
+        if number == last:
+            done.set_result(None)
+
+    async with connect(arguments["address"], client_id="echo", on_delivery=arrived) as session:
         await session.advertise({"process": "pong"})
         await session.subscribe({"process": "ping"})
         await session.settled()
-        waiting = asyncio.ensure_future(ready({}))
-        async for delivery in session.deliveries():
-            number = delivery.event["n"]
-            await session.publish({"process": "pong", "n": number}, delivery.payload)
-            if number == arguments["round_trips"] - 1:
-                break
-        await waiting
+        await ready({})
+        await done
     return {}
 
 
 async def ping(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     payload = b"x" * arguments["payload_bytes"]
-    samples = []
-    async with connect(arguments["address"], client_id="ping") as session:
+    round_trips: int = arguments["round_trips"]
+    done = asyncio.get_running_loop().create_future()
+    samples: list[float] = []
+    started = 0.0
+
+    def send() -> None:
+        nonlocal started
+        started = clock()
+        session.publish_nowait({"process": "ping", "n": len(samples)}, payload)
+
+    def arrived(_delivery: Delivery) -> None:
+        samples.append(clock() - started)
+        if len(samples) < round_trips:
+            send()
+        else:
+            done.set_result(None)
+
+    async with connect(arguments["address"], client_id="ping", on_delivery=arrived) as session:
         await session.advertise({"process": "ping"})
         await session.subscribe({"process": "pong"})
         await session.settled()
         await ready({})
-        deliveries = session.deliveries()
-        for number in range(arguments["round_trips"]):
-            started = clock()
-            await session.publish({"process": "ping", "n": number}, payload)
-            await anext(deliveries)
-            samples.append(clock() - started)
+        send()
+        await done
     return percentiles_us(samples[len(samples) // 10 :])
 
 

@@ -38,12 +38,14 @@ class Relay:
 
     def __init__(self) -> None:
         self.other: dict[Stream, Paced] = {}
+        self.arrived: asyncio.Queue[Paced] = asyncio.Queue()
         self._out: list[bytes | Raw] = []
 
     def stream_opened(self, stream: Stream) -> None:
         """Nothing is read before there is somewhere to write it."""
         if isinstance(stream, Paced):
             stream.reading(False)
+            self.arrived.put_nowait(stream)
 
     def join(self, left: Paced, right: Paced) -> None:
         self.other = {left: right, right: left}
@@ -76,20 +78,12 @@ async def relay(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     """Listens, dials the next (if there is one), joins the two; until it is stopped."""
     loop = asyncio.get_running_loop()
     owner = Relay()
-    arrived: asyncio.Queue[Paced] = asyncio.Queue()
-
-    def accept() -> Paced:
-        stream = Paced(owner)
-        arrived.put_nowait(stream)
-        return stream
-
-    listener = await loop.create_server(accept, "127.0.0.1", 0)
+    listener = await loop.create_server(lambda: Paced(owner), "127.0.0.1", 0)
     waiting = asyncio.ensure_future(ready({"port": listener.sockets[0].getsockname()[1]}))
-    left = await arrived.get()
+    left = await owner.arrived.get()
     if arguments["next"]:
-        _, right = await loop.create_connection(lambda: Paced(owner), "127.0.0.1", arguments["next"])
-    else:
-        right = await arrived.get()  # the last relay: both of its peers come to it
+        await loop.create_connection(lambda: Paced(owner), "127.0.0.1", arguments["next"])
+    right = await owner.arrived.get()  # of the last relay, both peers come to it
     owner.join(left, right)
     await waiting
     return {}

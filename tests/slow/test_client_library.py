@@ -17,6 +17,7 @@ from client import (
     ConnectionFailed,
     InvalidFilter,
     NotAdvertised,
+    RefusedByBroker,
     SessionClosed,
     TimedOut,
     TooLarge,
@@ -200,6 +201,23 @@ async def test_what_takes_too_long_is_timed_out_and_may_still_happen(tmp_path: P
 
 
 @in_loop
+async def test_too_many_requests_at_once_are_refused_and_the_session_goes_on(tmp_path: Path) -> None:
+    async with (
+        cuttable_overlay(tmp_path, [("b1", "b2")]) as (overlay, between_brokers),
+        connect(overlay.address("b1"), client_id="E") as e,
+    ):
+        between_brokers["b1", "b2"].take_away()
+        await link_becomes(overlay.address("b1"), "broker:b2", state="away")
+        asked = [asyncio.create_task(e.settled()) for _ in range(1100)]
+        await asyncio.wait(asked, return_when=asyncio.FIRST_EXCEPTION)
+        between_brokers["b1", "b2"].bring_back()
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {type(None), RefusedByBroker}
+        assert "settles under way: the limit" in str(outcomes[-1])
+        await e.settled()
+
+
+@in_loop
 async def test_nobody_there_is_told_soon(tmp_path: Path) -> None:
     async with running(tmp_path) as overlay:
         address = overlay.address("b1")
@@ -278,6 +296,27 @@ async def test_closing_while_others_publish_stops_them_and_delivers_what_they_ha
         await a.settled()
         for number in published[1:]:
             assert (await a.next_delivery(5)).event["n"] == number
+
+
+@in_loop
+async def test_closing_tells_when_the_broker_has_not_taken_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("client.carrier.LEAVE_S_MAX", 0.3)
+
+    async def publish_and_leave(address: str, error: Exception | None) -> None:
+        async with Cuttable(address) as proxy, connect(proxy.address, client_id="E") as e:
+            await e.advertise({})
+            proxy.freeze()
+            await e.publish({"n": 1})
+            if error is not None:
+                raise error
+
+    async with running(tmp_path) as overlay:
+        with pytest.raises(TimedOut, match="had not taken all"):
+            await publish_and_leave(overlay.address("b1"), None)
+        with pytest.raises(KeyError, match="what the program failed of"):
+            await publish_and_leave(overlay.address("b1"), KeyError("what the program failed of"))
 
 
 @in_loop

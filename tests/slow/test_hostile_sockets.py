@@ -278,3 +278,23 @@ def test_what_a_neighbour_must_not_say_is_passed_over_and_the_rest_is_done_once(
         assert (goodbye.code, welcome.received) == ("protocol", 4)
         assert "nobody" in goodbye.reason
         assert overlay.is_alive("b1")
+
+
+def test_a_client_that_broke_the_protocol_is_gone_at_once_and_cannot_resume(tmp_path: Path) -> None:
+    async def program(address: str) -> Goodbye | None:
+        greeting = hello("E")
+        async with raw_peer(address) as peer:
+            welcome = await peer.greet(greeting)
+            await peer.say(Request(1, "adv", make_filter({})), first=5)
+            await peer.goodbye()
+        assert (await fetch_status(address))["counts"]["clients"] == 0
+        async with raw_peer(address) as peer:
+            again = hello(
+                "E", incarnation=greeting.incarnation, peer_incarnation=welcome.incarnation, received=1
+            )
+            await peer.say(again)
+            return await peer.goodbye()
+
+    with brokers(tmp_path, settings={"grace_ms": 60_000}) as overlay:
+        goodbye = asyncio.run(program(overlay.address("b1")))
+        assert goodbye == Goodbye("protocol", "message 1 of this link was due, not 5")

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from random import Random
 
-import msgspec
 import pytest
 
-from broker.delay import Delay
-from client import ClientIdInUse, Connection, SessionClosed, SlowConsumer, TimedOut, connect
+from client import ClientIdInUse, SessionClosed, SlowConsumer, connect
 from client.monitor import fetch_status
 from tests.brokers import ROOT
 from tests.cuttable import Cuttable
@@ -29,93 +26,11 @@ from tests.observe import (
     running,
     traces,
 )
+from tests.traffic import introduce, nothing_more, publish, receive
 
 pytestmark = pytest.mark.slow
 
-EVENTS = 20_000
 SILENCE_MS = 600
-
-
-async def introduce(e: Connection, a: Connection) -> None:
-    """E and A publish to each other."""
-    for publisher, subscriber, to in ((e, a, "A"), (a, e, "E")):
-        await publisher.advertise({"to": to})
-        await subscriber.subscribe({"to": to})
-    await e.settled()
-    await a.settled()
-
-
-async def publish(session: Connection, to: str, numbers: range) -> None:
-    for number in numbers:
-        await session.publish({"to": to, "n": number})
-
-
-async def receive(session: Connection, count: int) -> list[object]:
-    return [(await session.next_delivery(30)).event["n"] for _ in range(count)]
-
-
-async def nothing_more(*sessions: Connection) -> None:
-    """Whatever was under way to anybody has arrived, and nobody got more than was taken already."""
-    for session in sessions:
-        await session.settled()
-    for session in sessions:
-        await session.settled()
-        with pytest.raises(TimedOut):
-            await session.next_delivery(0.05)
-
-
-@in_loop
-async def test_everything_arrives_once_and_in_order_while_all_links_are_cut_again_and_again(
-    tmp_path: Path,
-) -> None:
-    random = Random(2)
-
-    async def publish_in_bursts(session: Connection, to: str) -> None:
-        for start in range(0, EVENTS, 100):
-            await publish(session, to, range(start, start + 100))
-            await asyncio.sleep(random.uniform(0, 0.04))
-
-    async def cut_at_random(links: list[Cuttable]) -> None:
-        while True:
-            await asyncio.sleep(random.uniform(0, 0.06))
-            random.choice(links).cut(reset=random.random() < 0.5)
-
-    async def ask_again_and_again(session: Connection) -> int:
-        asked = 0
-        while True:
-            await session.subscribe({"to": "nobody", "n": asked})
-            await session.settled()
-            await session.unsubscribe({"to": "nobody"})
-            asked += 1
-            answered.append(asked)
-
-    answered: list[int] = []
-    jitter = Delay(delay_ms=1, sigma=0.5)
-    async with (
-        cuttable_overlay(tmp_path, delays={("b1", "b2"): msgspec.structs.asdict(jitter)}) as (
-            overlay,
-            between,
-        ),
-        Cuttable(overlay.address("b1")) as near,
-        Cuttable(overlay.address("b3")) as far,
-        connect(near.address, client_id="E") as e,
-        connect(far.address, client_id="A", delay=jitter) as a,
-    ):
-        await introduce(e, a)
-        links = [near, far, *between.values()]
-        disturbers = [asyncio.create_task(cut_at_random(links)), asyncio.create_task(ask_again_and_again(e))]
-        async with asyncio.timeout(60):
-            _, _, at_a, at_e = await asyncio.gather(
-                publish_in_bursts(e, "A"), publish_in_bursts(a, "E"), receive(a, EVENTS), receive(e, EVENTS)
-            )
-        assert not any(task.done() for task in disturbers), "a request failed"
-        for task in disturbers:
-            task.cancel()
-        assert at_a == list(range(EVENTS))
-        assert at_e == list(range(EVENTS))
-        assert min(link.connections for link in links) > 10, "the links were hardly cut"
-        assert len(answered) > 10
-        await nothing_more(e, a)
 
 
 @pytest.mark.parametrize("thaw", [Cuttable.thaw, Cuttable.thaw_for_others])
@@ -278,6 +193,29 @@ async def test_a_killed_client_comes_back_as_a_new_life_without_its_old_records(
                 await e.publish({"to": "A", "life": life, "n": life})
             assert await receive(a, 1) == [2]
             await nothing_more(e, a)
+
+
+@in_loop
+async def test_an_old_life_that_comes_back_does_no_harm_to_its_successor(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, settings={"grace_ms": 60_000}) as overlay,
+        Cuttable(overlay.address("b1")) as old_way,
+        Cuttable(overlay.address("b1")) as new_way,
+        connect(overlay.address("b1"), client_id="E") as e,
+        connect(old_way.address, client_id="A") as old,
+    ):
+        old_way.take_away()
+        await link_becomes(overlay.address("b1"), "client:A", state="away")
+        async with connect(new_way.address, client_id="A") as new:
+            await introduce(e, new)
+            new_way.take_away()
+            await link_becomes(overlay.address("b1"), "client:A", state="away")
+            old_way.bring_back()
+            with pytest.raises(SessionClosed, match="another client has come by that name"):
+                await old.next_delivery(5)
+            await publish(e, "A", range(10))
+            new_way.bring_back()
+            assert await receive(new, 10) == list(range(10))
 
 
 @in_loop

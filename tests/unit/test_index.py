@@ -1,251 +1,16 @@
-"""The matching index against a linear oracle, and the rules that it must keep, one by one."""
+"""The rules that the matching index keeps, one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from itertools import count
-from random import Random
-
+import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from broker import boxes, buckets, table
-from broker import index as index_module
-from broker.filters import Event, Filter, Interval, Predicate, Value, anything, between, make_filter, one_of
+from broker import boxes, table
+from broker.filters import Event, Filter, Interval, anything, between, make_filter, one_of
 from broker.index import Index, Record
-from broker.wire import NO_KEY, Kind, Stamp
-
-CLIENTS = {"c1": "north", "c2": "north", "c3": "south", "c4": "east"}
-TAGS = ("t1", "t2")
-
-
-def stamp(number: int) -> Stamp:
-    return (NO_KEY, 0, 1, number)
-
-
-def record(
-    kind: Kind, client: str, number: int, constraints: Mapping[str, object], tag: str | None = None
-) -> Record:
-    return Record(kind, client, stamp(number), make_filter(constraints), tag)
-
-
-def filled(*records: Record) -> Index:
-    index = Index()
-    for each in records:
-        index.add(each, CLIENTS[each.client])
-    return index
-
-
-class Oracle:
-    """The definition, read from end to end."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def subscribed(self, client: str, event: Event, tag: str | None = None) -> bool:
-        deciding = [
-            r
-            for r in self.records
-            if r.client == client and (r.tag is None or r.tag == tag) and r.filter.matches(event)
-        ]
-        return bool(deciding) and max(deciding, key=lambda r: r.stamp).kind in ("sub", "adv")
-
-    def hops(self, event: Event, tag: str | None = None) -> set[str]:
-        clients = {r.client for r in self.records}
-        return {CLIENTS[client] for client in clients if self.subscribed(client, event, tag)}
-
-
-def agree(index: Index, oracle: Oracle, event: Event) -> None:
-    committed = index.hops(event)
-    assert len(committed) == len(set(committed))
-    assert set(committed) == oracle.hops(event), event
-    for tag in TAGS:
-        assert set(index.hops_within(tag, event)) == oracle.hops(event, tag), (tag, event)
-    for client in CLIENTS:
-        assert index.subscribed(client, event) == oracle.subscribed(client, event), (client, event)
-        assert index.subscribed(client, event, "t1") == oracle.subscribed(client, event, "t1")
-
-
-@contextmanager
-def small_limits() -> Iterator[None]:
-    """Few records fill a list, a box, a bucket, a cache: what otherwise takes thousands."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boxes, "FEW_RECORDS", 1)
-        patch.setattr(index_module, "FEW_RECORDS", 1)
-        patch.setattr(boxes, "BOX_RECORDS", 6)
-        patch.setattr(buckets, "BUCKET_ENDS_MIN", 2)
-        patch.setattr(buckets, "BUCKET_SHARE", 8)
-        patch.setattr(table, "PLANS_MAX", 3)
-        patch.setattr(table, "PARTS_MAX", 2)
-        patch.setattr(boxes, "VIEWS_MAX", 2)
-        patch.setattr(index_module, "ANSWERS_MAX", 2)
-        patch.setattr(index_module, "SCAN_MAX", 3)
-        yield
-
-
-NUMBERS: list[Value] = [-1, 0, 1, 1.0, 1.5, 2, 2.0, 3, 2**60, float(2**60), 2**60 + 1]
-STRINGS: list[Value] = ["", "1", "a", "b", "bb", "c"]
-values = st.sampled_from(NUMBERS + STRINGS)
-
-
-@st.composite
-def intervals(draw: st.DrawFn) -> Interval:
-    world = draw(st.sampled_from((NUMBERS, STRINGS)))
-    low, high = sorted(draw(st.tuples(st.sampled_from(world), st.sampled_from(world))))
-    low_open, high_open = (False, False) if low == high else draw(st.tuples(st.booleans(), st.booleans()))
-    sides = draw(st.sampled_from(("both", "both", "low", "high", "none")))
-    return Interval(
-        low if sides in ("both", "low") else None,
-        high if sides in ("both", "high") else None,
-        low_open and sides in ("both", "low"),
-        high_open and sides in ("both", "high"),
-    )
-
-
-predicates: st.SearchStrategy[Predicate] = st.one_of(
-    values, intervals(), st.sets(values, min_size=1, max_size=3).map(lambda chosen: one_of(*chosen))
-)
-filters = st.dictionaries(st.sampled_from("abc"), predicates, max_size=3).map(make_filter)
-ranges = st.fixed_dictionaries({"a": intervals(), "b": intervals()}).map(make_filter)
-events = st.dictionaries(st.sampled_from("abcd"), values, max_size=4)
-KINDS: tuple[Kind, ...] = ("sub", "sub", "adv", "usub", "uadv")
-kinds = st.sampled_from(KINDS)
-
-
-class Session:
-    """Does to the index and to the oracle what a drawn sequence says."""
-
-    def __init__(self) -> None:
-        self.index, self.oracle = Index(), Oracle()
-
-    def apply(self, data: st.DataObject, numbers: Iterator[int]) -> None:
-        action = data.draw(st.sampled_from(("add",) * 8 + ("remove",) * 4 + ("gone", "commit", "drop")))
-        getattr(self, action)(data, numbers)
-
-    def add(self, data: st.DataObject, numbers: Iterator[int]) -> None:
-        client = data.draw(st.sampled_from(sorted(CLIENTS)))
-        # Stamps that go up and down: attraction can bring records in any order.
-        number = next(numbers) * data.draw(st.sampled_from((1, 1, -1)))
-        tag = data.draw(st.sampled_from((None, None, None, *TAGS)))
-        new = Record(data.draw(kinds), client, stamp(number), data.draw(filters | ranges), tag)
-        self.index.add(new, CLIENTS[client])
-        self.oracle.records.append(new)
-
-    def remove(self, data: st.DataObject, _: Iterator[int]) -> None:
-        if self.oracle.records:
-            old = data.draw(st.sampled_from(self.oracle.records))
-            self.index.remove(old)
-            self.oracle.records.remove(old)
-
-    def gone(self, data: st.DataObject, _: Iterator[int]) -> None:
-        client = data.draw(st.sampled_from(sorted(CLIENTS)))
-        theirs = sorted((r for r in self.oracle.records if r.client == client), key=lambda r: r.stamp)
-        assert list(self.index.records(client)) == theirs
-        assert self.index.remove_client(client) == theirs
-        self.oracle.records = [r for r in self.oracle.records if r.client != client]
-
-    def commit(self, data: st.DataObject, _: Iterator[int]) -> None:
-        tag = data.draw(st.sampled_from(TAGS))
-        tagged = {id(r) for r in self.oracle.records if r.tag == tag}
-        assert {id(r) for r in self.index.commit(tag)} == tagged
-        assert not any(r.tag == tag for r in self.oracle.records)
-
-    def drop(self, data: st.DataObject, _: Iterator[int]) -> None:
-        tag = data.draw(st.sampled_from(TAGS))
-        tagged = {id(r) for r in self.oracle.records if r.tag == tag}
-        assert {id(r) for r in self.index.drop(tag)} == tagged
-        self.oracle.records = [r for r in self.oracle.records if r.tag != tag]
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.data(), st.lists(events, min_size=4, max_size=8))
-def test_it_agrees_with_the_definition_after_every_change(data: st.DataObject, seen: list[Event]) -> None:
-    session, numbers = Session(), count(1)
-    with small_limits():
-        for _ in range(data.draw(st.integers(0, 40))):
-            session.apply(data, numbers)
-            for event in seen:
-                agree(session.index, session.oracle, event)
-        assert {id(r) for r in session.index} == {id(r) for r in session.oracle.records}
-        assert len(session.index) == len(session.oracle.records)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(ranges, kinds), min_size=8, max_size=60), st.randoms(use_true_random=False))
-def test_full_boxes_agree_with_the_definition_while_they_fill_and_empty(
-    wanted: list[tuple[Filter, Kind]], random: Random
-) -> None:
-    index, oracle = Index(), Oracle()
-    clients = sorted(CLIENTS)
-    with small_limits():
-        for number, (filter_, kind) in enumerate(wanted):
-            new = Record(kind, clients[number % 4], stamp(number), filter_)
-            index.add(new, CLIENTS[new.client])
-            oracle.records.append(new)
-        while oracle.records:
-            for _ in range(4):
-                event = {name: random.choice(NUMBERS + STRINGS) for name in "ab"}
-                assert set(index.hops(event)) == oracle.hops(event), event
-            for _ in range(min(len(oracle.records), 7)):
-                index.remove(oracle.records.pop(random.randrange(len(oracle.records))))
-    assert_nothing_left(index)
-
-
-def assert_nothing_left(index: Index) -> None:
-    assert len(index) == 0
-    assert list(index) == []
-    for name in ("_clients", "_hops", "_tagged", "_answers"):
-        assert not getattr(index, name), name
-    assert set(index._plans.values()) <= {((), ())}
-    assert not index._wanted
-
-
-def random_filter(random: Random) -> Filter:
-    def span(width: int) -> Interval:
-        low = random.randrange(1000)
-        return between(low, low + random.randrange(width))
-
-    kind = random.randrange(10)
-    if kind < 5:
-        return make_filter({"x": span(100), "y": span(300)})
-    if kind == 5:
-        return make_filter({"x": one_of(*random.sample(range(1000), 5)), "y": span(300)})
-    if kind == 6:
-        return make_filter({"x": Interval(random.randrange(1000), None, True), "y": span(50)})
-    if kind == 7:
-        return make_filter({"s": f"s{random.randrange(30)}", "x": span(100)})
-    if kind == 8:
-        return make_filter({"s": between(f"s{random.randrange(30)}", "s99")})
-    return make_filter({"s": f"s{random.randrange(30)}", "t": random.randrange(20)})
-
-
-def test_thousands_of_records_agree_with_the_definition() -> None:
-    random = Random(7)
-    index, oracle = Index(), Oracle()
-    clients = sorted(CLIENTS)
-    for number in range(12_000):
-        client = random.choice(clients)
-        kind: Kind = "usub" if client == "c3" and random.random() < 0.5 else "sub"
-        new = Record(kind, client, stamp(number), random_filter(random))
-        index.add(new, CLIENTS[client])
-        oracle.records.append(new)
-    for share_left in (1.0, 0.5, 0.02):
-        random.shuffle(oracle.records)
-        keep = int(12_000 * share_left)
-        for old in oracle.records[keep:]:
-            index.remove(old)
-        del oracle.records[keep:]
-        for _ in range(40):
-            event: Event = {"x": random.randrange(1100), "y": random.uniform(0, 1300)}
-            event |= {"s": f"s{random.randrange(35)}", "t": random.randrange(25)}
-            for name in random.sample(sorted(event), random.randrange(3)):
-                del event[name]
-            assert set(index.hops(event)) == oracle.hops(event), event
-    for old in oracle.records:
-        index.remove(old)
-    assert_nothing_left(index)
+from broker.records import NOWHERE
+from broker.wire import Operation, encode
+from tests.indexing import CLIENTS, assert_nothing_left, filled, record, stamp
 
 
 def test_an_event_that_lacks_a_constrained_attribute_does_not_match() -> None:
@@ -339,6 +104,21 @@ def test_a_hole_of_one_client_is_not_a_hole_of_another_behind_the_same_hop() -> 
     assert not index.hops({"a": 1})
 
 
+@pytest.mark.parametrize("others", [0, 10], ids=["a few", "in a table"])
+def test_of_several_holes_around_an_event_the_newest_counts(others: int) -> None:
+    index = filled(
+        record("usub", "c1", 1, {"a": 3}),
+        record("usub", "c1", 9, {"a": between(0, 5)}),
+        record("usub", "c1", 2, {"a": 3}),
+        record("sub", "c1", 4, {"a": anything()}),
+        *(record("usub", "c1", 20 + n, {"a": 100 + n}) for n in range(others)),
+    )
+    assert not index.hops({"a": 3})
+    index.add(record("sub", "c1", 10, {"a": 3}), "north")
+    assert set(index.hops({"a": 3})) == {"north"}
+    assert not index.hops({"a": 4})
+
+
 def test_holes_in_large_numbers_are_found_like_few() -> None:
     index = filled(record("sub", "c1", 0, {"p": "p1"}))
     holes = [record("usub", "c1", n, {"p": "p1", "i": f"x{n}"}) for n in range(1, 3000)]
@@ -360,6 +140,8 @@ def test_answers_with_no_hop_or_one_are_shared_objects() -> None:
     assert index.hops({"a": 1}) is index.hops({"a": 2})
     assert index.hops({"a": 1, "b": 1}) is index.hops({"a": 1})
     assert index.hops({"a": 9}) is index.hops({"z": 1})
+    index.add(record("sub", "c3", 1, {"b": "x", "r": between(0, 9)}), "south")
+    assert index.hops({"a": 1, "b": 2, "r": 5}) is index.hops({"a": 1})
 
 
 def test_a_crowd_with_one_filter_answers_each_hop_once_while_it_comes_and_goes() -> None:
@@ -367,9 +149,23 @@ def test_a_crowd_with_one_filter_answers_each_hop_once_while_it_comes_and_goes()
     index = filled(*crowd)
     assert sorted(index.hops({"a": 1})) == ["east", "north", "south"]
     for member in crowd:
+        assert member.home is not NOWHERE
         assert sorted(index.hops({"a": 1})) == sorted({CLIENTS[r.client] for r in index})
         index.remove(member)
+        assert member.home is NOWHERE, "a removed record keeps nothing of the index alive"
     assert_nothing_left(index)
+
+
+def test_the_answer_of_a_crowd_is_a_shared_object_unless_a_hop_is_in_doubt() -> None:
+    index = filled(*(record("sub", client, n, {"a": 1}) for n in range(3) for client in CLIENTS))
+    answer = index.hops({"a": 1})
+    assert index.hops({"a": 1}) is answer
+    hole = record("usub", "c4", 9, {"a": 1})
+    index.add(hole, "east")
+    assert set(index.hops({"a": 1})) == {"north", "south"}
+    index.remove(hole)
+    assert set(index.hops({"a": 1})) == set(answer)
+    assert index.hops({"a": 1}) is index.hops({"a": 1})
 
 
 def test_tagged_records_are_seen_by_their_transaction_alone() -> None:
@@ -403,6 +199,15 @@ def test_a_transaction_that_takes_one_client_out_leaves_the_others_behind_its_ho
     assert set(index.hops_within("t1", {"a": 1})) == {"north"}
     index.commit("t1")
     assert set(index.hops({"a": 1})) == {"north"}
+
+
+def test_a_transaction_that_takes_one_client_out_and_another_in_keeps_their_hop() -> None:
+    index = filled(
+        record("sub", "c1", 1, {"a": 1}),
+        record("usub", "c1", 2, {"a": 1}, tag="t1"),
+        record("sub", "c2", 1, {"a": 1}, tag="t1"),
+    )
+    assert set(index.hops_within("t1", {"a": 1})) == {"north"}
 
 
 def test_records_of_a_client_come_in_the_order_of_stamps() -> None:
@@ -441,23 +246,85 @@ def test_buckets_do_not_pile_up_when_the_ranges_move_on() -> None:
     assert not index.hops({"time": 5000})
 
 
-def test_a_range_search_asks_few_records_where_the_ranges_moved_on_from_the_first_ones(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Filter]:
+    """The filters that are asked one by one."""
+    filters: list[Filter] = []
+    real = boxes.contains
+
+    def counting(filter_: Filter, event: Event) -> bool:
+        filters.append(filter_)
+        return real(filter_, event)
+
+    monkeypatch.setattr(boxes, "contains", counting)
+    return filters
+
+
+def test_few_records_are_asked_also_where_ranges_have_moved_on_from_the_first_ones(
+    asked: list[Filter],
 ) -> None:
     index = Index()
     for number in range(4000):
         index.add(record("sub", "c1", number, {"time": between(10 * number, 10 * number + 5)}), "north")
-    asked: list[Filter] = []
-    real = boxes.contains
-
-    def counting(filter_: Filter, event: Event) -> bool:
-        asked.append(filter_)
-        return real(filter_, event)
-
-    monkeypatch.setattr(boxes, "contains", counting)
     for number in range(0, 4000, 100):
         assert not index.hops({"time": 10 * number + 7})
-    assert len(asked) < 40 * 150
+    assert len(asked) < 40 * 60
+
+
+def test_few_records_are_asked_beside_a_value_where_many_ranges_end(asked: list[Filter]) -> None:
+    index = Index()
+    for number in range(4000):
+        index.add(record("sub", "c1", number, {"a": between(1, 5), "s": between("b", "d")}), "north")
+    assert not index.hops({"a": 5.001, "s": "c"})
+    assert not index.hops({"a": 0.999, "s": "c"})
+    assert not index.hops({"a": 3, "s": "da"})
+    assert len(asked) < 60
+    assert set(index.hops({"a": 5, "s": "d"})) == {"north"}
+
+
+def test_a_set_is_looked_up_value_by_value(asked: list[Filter]) -> None:
+    sets = [record("sub", "c1", n, {"a": one_of(n, n + 1, f"s{n}"), "b": one_of(1, 2)}) for n in range(500)]
+    index = filled(*sets)
+    assert set(index.hops({"a": 7, "b": 2.0})) == set(index.hops({"a": "s7", "b": 1})) == {"north"}
+    assert not index.hops({"a": "s7", "b": 3})
+    assert asked == []
+    for each in sets:
+        index.remove(each)
+    assert_nothing_left(index)
+
+
+def test_sets_with_very_many_combinations_match_all_the_same() -> None:
+    many = range(0, 40, 2)
+    wide = [
+        record("sub", "c1", n, {"a": one_of(*many, "x"), "b": one_of(*many), "c": one_of(*many, "y")})
+        for n in range(12)
+    ]
+    index = filled(*wide)
+    assert (
+        set(index.hops({"a": 38, "b": 4, "c": "y"}))
+        == set(index.hops({"a": "x", "b": 0, "c": 2}))
+        == {"north"}
+    )
+    assert not index.hops({"a": 38, "b": 5, "c": 2})
+    assert not index.hops({"a": "y", "b": 4, "c": 2})
+    for each in wide:
+        index.remove(each)
+    assert_nothing_left(index)
+
+
+def test_equal_parts_of_decoded_records_are_kept_once() -> None:
+    message = encode(Operation("sub", "c1", stamp(1), make_filter({"a": 1, "b": between(0, 1)})))
+    decode = msgspec.msgpack.Decoder(Operation).decode
+    first, second = (
+        Record(got.kind, got.client, (got.stamp[0], 0, 1, n), got.filter)
+        for n, got in enumerate((decode(message), decode(message)))
+    )
+    assert first.filter.names is not second.filter.names
+    filled(first, second)
+    assert first.filter.names is second.filter.names
+    assert first.client is second.client
+    assert first.stamp[0] is second.stamp[0]
+    assert first.filter == second.filter
 
 
 def test_plans_for_events_of_many_shapes_are_bounded() -> None:

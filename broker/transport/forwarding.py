@@ -1,0 +1,142 @@
+"""What arrives on links goes through the core, and on to its destinations.
+
+Whatever a read leads to is gathered per destination and written at the end of that turn of the loop.
+Publications take the short cut of `Routing.next_hops` and travel as the bytes they came as. A source
+whose destination is full waits (`broker.transport.peer`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol
+
+from msgspec import Raw
+
+from broker import wire
+from broker.core import Broker, ClientArrived, ClientGone, Event, ProtocolError, Ready
+from broker.routing import Hop
+from broker.transport.peer import Peer
+from broker.transport.stream import Stream
+from broker.wire import MESSAGE_BYTES_MAX, AnyMessage, Publish, Refused, WireError
+
+
+class Owner(Protocol):
+    def happened(self, event: Event) -> None:
+        """The core has something to tell."""
+
+    def is_too_slow(self, peer: Peer) -> None:
+        """More waits for this client than may."""
+
+    def failed(self, stream: Stream) -> None:
+        """The peer broke the protocol, in a frame that had been held."""
+
+
+class Forwarder:
+    def __init__(self, core: Broker, owner: Owner, queue_bytes_max: int) -> None:
+        self._core = core
+        self._owner = owner
+        self._queue_bytes_max = queue_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self.peers: dict[Hop, Peer] = {}
+        self._dirty: list[Peer] = []
+
+    def receive(
+        self, peer: Peer, first: int, processed: int, messages: list[AnyMessage], body: bytes
+    ) -> None:
+        if peer.link.accept(first, processed, len(messages)):
+            peer.drained(self.release)
+        if not messages:
+            return
+        if peer.waits_for or peer.held:
+            peer.held.append(messages, body)
+        else:
+            self._process(peer, messages, body)
+
+    def release(self, peer: Peer) -> None:
+        """Its destinations have room again: go on with what was held."""
+        while peer.held and not peer.waits_for and peer.stream is not None:
+            messages, body = peer.held.popleft()
+            try:
+                self._process(peer, messages, body)
+            except WireError as error:
+                peer.held.clear()
+                peer.stream.fail(error)
+                self._owner.failed(peer.stream)
+                break
+            self.flush(peer)
+        self.flush(peer)
+
+    def _process(self, peer: Peer, messages: list[AnyMessage], body: bytes) -> None:
+        """In order. Publications that go the same way, one behind the other, are put there together."""
+        client = peer.name if peer.kind == "client" else None
+        source, core = peer.hop, self._core
+        next_hops = core.routing.next_hops
+        run: list[bytes | Raw] = []
+        run_hops: Collection[Hop] = ()
+        try:
+            for message, piece in zip(messages, self._pieces(peer, messages, body), strict=True):
+                if type(message) is Publish and (
+                    client is None or not (reason := core.admit(client, message))
+                ):
+                    hops = next_hops(message.event, source)
+                    if hops is not run_hops:
+                        if run:
+                            self._put(run, run_hops)
+                            run = []
+                        run_hops = hops
+                    run.append(piece)
+                    continue
+                self._put(run, run_hops)
+                run, run_hops = [], ()
+                if type(message) is Publish:
+                    self._put([wire.encode(Refused(message.id, reason))], (source,))
+                else:
+                    self.handle(source, message)
+        except ProtocolError as error:
+            # What stands before it has been done, and must not be asked for again.
+            peer.done(next(place for place, m in enumerate(messages, 1) if m is message), 0)
+            raise WireError(str(error)) from error
+        finally:
+            self._put(run, run_hops)
+        peer.done(len(messages), len(body))
+
+    def _pieces(self, peer: Peer, messages: list[AnyMessage], body: bytes) -> Sequence[bytes | Raw]:
+        """The bytes of each message. One that is too large would go on in a frame that nobody takes."""
+        pieces = wire.split(body, len(messages))
+        if len(body) > MESSAGE_BYTES_MAX and peer.kind == "client":
+            size = max(map(len, pieces))
+            if size > MESSAGE_BYTES_MAX:
+                raise WireError(f"a message of {size} bytes; the limit is {MESSAGE_BYTES_MAX}")
+        return pieces
+
+    def _put(self, pieces: Sequence[bytes | Raw], hops: Iterable[Hop]) -> None:
+        for hop in hops:
+            peer = self.peers.get(hop)
+            if peer is not None and pieces:
+                if not peer.outbox:
+                    self._dirty.append(peer)
+                peer.outbox.extend(pieces)
+
+    def handle(self, source: Hop, message: AnyMessage | ClientArrived | ClientGone) -> None:
+        self.perform(self._core.handle(self._loop.time(), source, message))
+
+    def perform(self, ready: Ready) -> None:
+        encoded, last = b"", None
+        for hop, message in ready.sends:
+            if message is not last:
+                encoded, last = wire.encode(message), message
+            self._put((encoded,), (hop,))
+        for event in ready.events:
+            self._owner.happened(event)
+
+    def flush(self, source: Peer | None = None) -> None:
+        """Write what this turn has gathered; a destination that is full makes the source wait."""
+        while self._dirty:
+            dirty, self._dirty = self._dirty, []
+            for peer in dirty:
+                peer.flush()
+                if peer.link.queue_bytes > self._queue_bytes_max and peer.kind == "client":
+                    self._owner.is_too_slow(peer)
+                elif source is not None and source is not peer and peer.is_full:
+                    peer.make_wait(source, self.release)

@@ -1,0 +1,62 @@
+"""Benchmark results as a person reads them: each figure beside its limit or peer, and the ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labctl.bench.chain import ChainResult
+from labctl.bench.matching import MatchingResult
+
+Rows = list[tuple[str, ...]]
+
+
+def chain_table(result: ChainResult) -> tuple[str, Sequence[str], Rows]:
+    title = (
+        f"{result.brokers} brokers in a line, {result.subscriptions} subscriptions at each,"
+        f" events of {result.message_bytes} bytes, median of {result.rounds} rounds"
+    )
+    columns = ["", "brokers", "relays (limit)", "ratio"]
+    rows: Rows = [
+        (
+            "events/s",
+            f"{result.events_per_s:,.0f}",
+            f"{result.limit_events_per_s:,.0f}",
+            f"{result.events_ratio:.2f}",
+        ),
+        _trip("p50", result.rtt_p50_us, result.limit_rtt_p50_us),
+        _trip("p99", result.rtt_p99_us, result.limit_rtt_p99_us),
+        _trip("p99.9", result.rtt_p999_us, result.limit_rtt_p999_us),
+    ]
+    if result.peer is not None:
+        columns += [result.peer, "ratio"]
+        rows[0] += (f"{result.peer_events_per_s:,.0f}", f"{result.peer_ratio:.2f}")
+        rows[1:] = [(*row, "", "") for row in rows[1:]]
+    return title, columns, rows
+
+
+def matching_table(result: MatchingResult) -> tuple[str, Sequence[str], Rows]:
+    title = f"Which hops want an event? {result.subscriptions:,} subscriptions, eight hops"
+    rows = [
+        ("decision", result.decision_us, result.bitset_decision_us),
+        ("decision with 100 subscriptions", result.decision_us_at_100, result.bitset_decision_us_at_100),
+        (
+            "decision, event with all ten attributes",
+            result.decision_us_all_attributes,
+            result.bitset_decision_us_all_attributes,
+        ),
+        ("decision beside a dispatcher without holes", result.decision_us_without_holes, None),
+        (f"... with {result.holes:,} holes", result.decision_us_with_holes, None),
+        ("insert one", result.insert_us, None),
+        ("remove one", result.remove_us, None),
+    ]
+    shown: Rows = [(name, _us(ours), "" if peer is None else _us(peer)) for name, ours, peer in rows]
+    shown.append(("memory of one", f"{result.bytes_per_subscription:.0f} bytes", ""))
+    return title, ("", "index", "plain bitset"), shown
+
+
+def _trip(name: str, ours_us: float, limit_us: float) -> tuple[str, ...]:
+    return (f"round trip {name}", f"{ours_us:.0f} us", f"{limit_us:.0f} us", f"{ours_us / limit_us:.2f}")
+
+
+def _us(value: float) -> str:
+    return f"{value:.2f} us"
