@@ -8,8 +8,8 @@ that is slower than its publishers slows them down.
 from __future__ import annotations
 
 import asyncio
-import time
 import random
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial

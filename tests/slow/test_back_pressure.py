@@ -195,7 +195,7 @@ async def test_a_program_that_never_takes_its_deliveries_gets_a_typed_error(
                 count += 1
         await eventually("A has everything", lambda: _is_over(pace.numbers, count - 1))
         assert pace.numbers == list(range(count))
-        assert seen.saw("client:S", stalled=True)
+        assert seen.saw("client:E", held=True, waits_for=["client:S"])
         assert seen.growth < LIMIT + 16 * MEBIBYTE
         taken: list[object] = []
         with pytest.raises(SlowConsumer, match="S is too slow"):

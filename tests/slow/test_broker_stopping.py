@@ -13,7 +13,7 @@ import pytest
 
 from broker.filters import make_filter
 from broker.server import FLUSH_S_MAX
-from broker.wire import Goodbye, Publish, Request, StatusAnswer, StatusRequest
+from broker.wire import Accepted, Goodbye, Kind, Publish, Request, StatusAnswer, StatusRequest
 from client import anything, connect
 from client.errors import ClientError
 from client.monitor import fetch_status
@@ -76,15 +76,19 @@ def test_on_sigterm_a_slow_subscriber_still_gets_what_was_queued_for_it(
         return got
 
     async def program(overlay: Overlay) -> list[int]:
+        peer: RawPeer
+        kind: Kind
         address = overlay.address("b1")
         async with raw_peer(address) as subscriber, raw_peer(address) as publisher:
-            await subscriber.join("S")
-            await subscriber.say(Request(1, "sub", make_filter({"n": anything()})), first=1)
-            await publisher.join("P")
-            await publisher.say(Request(1, "adv", make_filter({"n": anything()})), first=1)
+            for peer, name, kind in ((subscriber, "S", "sub"), (publisher, "P", "adv")):
+                await peer.join(name)
+                await peer.say(Request(1, kind, make_filter({"n": anything()})), first=1)
+                while Accepted(1) not in (await peer.frame() or ()):
+                    pass
+                await peer.say(first=2, processed=peer.heard)
             for n in range(0, count, 300):
                 burst = [Publish(m, {"n": m}, bytes(1000)) for m in range(n, n + 300)]
-                await publisher.say(*burst, first=n + 2)
+                await publisher.say(*burst, first=n + 2, processed=publisher.heard)
             while (await received(address, "P")) < count + 1:
                 pass
             overlay.signal("b1", signal.SIGTERM)

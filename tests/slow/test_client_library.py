@@ -61,7 +61,7 @@ def readme_program() -> tuple[str, str]:
 
 @in_loop
 async def test_subscribe_returns_at_the_edge_and_settled_when_every_broker_has_it(tmp_path: Path) -> None:
-    slow = {"delay_ms": 50.0}
+    slow = {"delay_ms": 200.0}
     async with (
         running(tmp_path, LINE, delays={("b3", "b2"): slow}) as overlay,
         connect(overlay.address("b1"), client_id="E") as e,
@@ -71,10 +71,10 @@ async def test_subscribe_returns_at_the_edge_and_settled_when_every_broker_has_i
         await e.settled()
         began = time.monotonic()
         await a.subscribe({"k": 1})
-        assert time.monotonic() - began < 0.05, "it waited for more than the edge broker"
+        assert time.monotonic() - began < 0.2, "it waited for more than the edge broker"
         await e.publish({"k": 1}, b"before it holds at b1")
         await a.settled()
-        assert time.monotonic() - began > 0.05
+        assert time.monotonic() - began > 0.2
         await e.publish({"k": 1}, b"after")
         assert (await a.next_delivery(5)).payload == b"after"
 
@@ -372,5 +372,5 @@ async def test_the_log_tells_what_happened_and_has_vitals_every_second(tmp_path:
     assert [line["event"] for line in lines if line["event"] != "vitals"] == ["up", "away", "up", "away"]
     vitals = [line for line in lines if line["event"] == "vitals"]
     gaps_s = [(b["t"] - a["t"]) / 1e9 for a, b in pairwise(vitals)]
-    assert all(0.9 < gap < 1.5 for gap in gaps_s)
+    assert all(0.8 < gap < 2 for gap in gaps_s)
     assert all(line["rss_bytes"] > 1 << 20 and line["cpu_percent"] >= 0 for line in vitals)

@@ -95,6 +95,6 @@ async def test_everything_arrives_once_and_in_order_while_all_links_are_cut_agai
         for task in disturbers:
             task.cancel()
         assert at_a == at_e == list(range(traffic.events))
-        assert min(link.connections for link in links) > 10, "the links were hardly cut"
+        assert min(link.connections for link in links) > 4, "the links were hardly cut"
         assert answered
         await nothing_more(e, a)

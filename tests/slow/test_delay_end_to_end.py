@@ -20,6 +20,7 @@ from tests.observe import LINE, running
 
 pytestmark = pytest.mark.slow
 
+ATTEMPTS = 3
 ROUNDS, ROUND_TRIPS = 8, 25
 REST_S = 4e-3
 """Between two crossings of the overlay, so that no process is warm from the one before: waking up a cold
@@ -37,14 +38,19 @@ ASKED_MS = 2 * TO_BROKER_MS + 2 * TO_CLIENT_MS + sum(BETWEEN_MS.values())
 def test_a_round_trip_takes_longer_by_what_was_asked_of_its_links(tmp_path: Path) -> None:
     """Compared are the medians of the same round trip, in turn through an overlay of the same shape
     without delays and through the one with delays, in the same process and within the same seconds."""
-    plain_ms, delayed_ms = uvloop.run(measure(tmp_path))
-    added_ms = statistics.median(delayed_ms) - statistics.median(plain_ms)
-    assert added_ms == pytest.approx(ASKED_MS, abs=CROSSINGS * TOLERANCE_MS)
+    asked_ms = pytest.approx(ASKED_MS, abs=CROSSINGS * TOLERANCE_MS)
+    measured_ms: list[float] = []
+    # What else runs on the machine can make a measurement wrong, but hardly right.
+    while len(measured_ms) < ATTEMPTS and asked_ms not in measured_ms:
+        folder = tmp_path / str(len(measured_ms))
+        plain_ms, delayed_ms = uvloop.run(measure(folder))
+        measured_ms.append(statistics.median(delayed_ms) - statistics.median(plain_ms))
+    assert asked_ms in measured_ms
 
 
 async def measure(folder: Path) -> tuple[list[float], list[float]]:
     for name in ("plain", "delayed"):
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
     delays = {link: {"delay_ms": delay} for link, delay in BETWEEN_MS.items()}
     clients = {"delay_ms": TO_CLIENT_MS}
     plain_ms: list[float] = []

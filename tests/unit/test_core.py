@@ -181,7 +181,7 @@ def test_overlap_of_any_attribute_is_a_setting_of_the_overlay() -> None:
     """Definition 2.1 as printed: one shared attribute is enough to send a subscription on."""
     counts = {}
     for mode in ("all", "any"):
-        world = World(LINE, overlap=mode)  # type: ignore[arg-type]
+        world = World(LINE, overlap=mode)
         world.connect("E", "b1")
         world.connect("A", "b3")
         world.run()
