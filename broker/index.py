@@ -23,7 +23,7 @@ from broker.buckets import Names
 from broker.filters import Event
 from broker.records import NOWHERE, Client, Few, Home, Record, stamp_of
 from broker.table import Crowd, RangedStep, Table
-from broker.wire import NO_KEY, Key
+from broker.wire import NO_KEY, Key, Stamp
 
 __all__ = ["Index", "Record"]
 
@@ -126,6 +126,10 @@ class Index:
         for record in records:
             self.remove(record)
         return records
+
+    def find(self, client: str, stamp: Stamp) -> Record | None:
+        entry = self._clients.get(client)
+        return None if entry is None else entry.get(stamp)
 
     def records(self, client: str) -> list[Record]:
         """A client's records, committed and tagged, in the order of their stamps."""

@@ -10,18 +10,30 @@ attraction can bring records in any order.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
-from broker.filters import Event, Filter, Overlap, intersection_within, overlaps, subsumes
+from broker.filters import (
+    Event,
+    Filter,
+    Interval,
+    OneOf,
+    Overlap,
+    intersection_within,
+    overlaps,
+    subsumes,
+)
 from broker.index import Index, Record
 from broker.wire import AnyMessage, Forget, Operation, Stamp
 
 Hop = str
 """A neighbour broker ("broker:b2") or a client of this broker ("client:E")."""
 Sends = list[tuple[Hop, AnyMessage]]
+Names = tuple[str, ...]
 
-SCAN_MAX = 1024
-"""How many records of one client are looked at to find redundant ones; with more they are kept."""
+SCAN_MAX = 64
+"""How many records of one client are looked at to find redundant ones; of more, only those that can be
+found without looking at all."""
 
 
 class RoutingError(Exception):
@@ -38,6 +50,11 @@ def client_hop(client: str) -> Hop:
 
 def is_positive(record: Record) -> bool:
     return record.kind in ("adv", "sub")
+
+
+def _shape(filter_: Filter) -> Names | None:
+    exact = not any(isinstance(predicate, (Interval, OneOf)) for predicate in filter_.predicates)
+    return filter_.names if exact else None
 
 
 def _stamp_of(record: Record) -> Stamp:
@@ -107,6 +124,8 @@ class PRT:
         self._newest: dict[str, dict[Filter, Record]] = {}
         self._older: dict[tuple[str, Filter], list[Record]] = {}
         """The others with the same client and filter: kept where a neighbour knows them and not the newest."""
+        self._shapes: dict[str, Counter[Names | None]] = {}
+        """Of each client's filters: the names of those that consist of equalities; None for all others."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -132,6 +151,8 @@ class PRT:
             older.append(min(known, record, key=_stamp_of))
         if known is None or known.stamp < record.stamp:
             newest[record.filter] = record
+        if known is None:
+            self._shapes.setdefault(record.client, Counter())[_shape(record.filter)] += 1
 
     def remove(self, record: Record) -> None:
         self.index.remove(record)
@@ -144,8 +165,9 @@ class PRT:
             older.remove(newest[record.filter])
         else:
             del newest[record.filter]
+            self._forget_shape(record)
             if not newest:
-                del self._newest[record.client], self._hops[record.client]
+                del self._newest[record.client], self._hops[record.client], self._shapes[record.client]
         if older:
             self._older[record.client, record.filter] = older
 
@@ -153,10 +175,8 @@ class PRT:
         if self._hops.pop(client, None):
             for filter_ in self._newest.pop(client):
                 self._older.pop((client, filter_), None)
+            del self._shapes[client]
             self.index.remove_client(client)
-
-    def find(self, client: str, stamp: Stamp) -> Record | None:
-        return next((r for r in self._newest.get(client, {}).values() if r.stamp == stamp), None)
 
     def attracted(self, by: Filter, hop: Hop, bit: int) -> list[Record]:
         """What an advertisement from `hop` attracts: overlapping records, not sent there, from elsewhere."""
@@ -184,12 +204,10 @@ class PRT:
 
     def is_void(self, record: Record) -> bool:
         """Whether the client's space is the same without `record`; may err towards no."""
-        if len(self._newest.get(record.client, ())) > SCAN_MAX:
+        if self._is_crowded(record.client) and not self._is_uniform(record):
             return False
         older = [
-            r
-            for r in self.index.records(record.client)
-            if r.stamp < record.stamp and overlaps(r.filter, record.filter)
+            r for r in self._near(record) if r.stamp < record.stamp and overlaps(r.filter, record.filter)
         ]
         if not is_positive(record):
             return not any(map(is_positive, older))
@@ -200,13 +218,28 @@ class PRT:
                 return True
         return False
 
-    def _near(self, record: Record) -> Iterable[Record]:
-        """Where to look for redundant records: everywhere if they are few, else the same filter only."""
-        newest = self._newest.get(record.client, {})
-        if len(newest) > SCAN_MAX:
-            same = newest.get(record.filter)
-            return () if same is None or same is record else (same,)
-        return tuple(self.index.records(record.client))
+    def _near(self, record: Record) -> Sequence[Record]:
+        """Where to look for redundant records, by stamp: everywhere if they are few, else the same filter."""
+        client, filter_ = record.client, record.filter
+        if not self._is_crowded(client):
+            return self.index.records(client)
+        newest = self._newest[client].get(filter_)
+        same = [*self._older.get((client, filter_), ()), *(() if newest is None else (newest,))]
+        return sorted(same, key=_stamp_of)
+
+    def _is_crowded(self, client: str) -> bool:
+        return len(self._newest.get(client, ())) > SCAN_MAX
+
+    def _is_uniform(self, record: Record) -> bool:
+        """All of its client's filters are equalities on the same attributes: they overlap only if they are equal."""
+        shape = _shape(record.filter)
+        return shape is not None and self._shapes[record.client].keys() <= {shape}
+
+    def _forget_shape(self, record: Record) -> None:
+        shapes, shape = self._shapes[record.client], _shape(record.filter)
+        shapes[shape] -= 1
+        if not shapes[shape]:
+            del shapes[shape]
 
 
 class Routing:
@@ -247,7 +280,7 @@ class Routing:
 
     def forget(self, client: str, stamp: Stamp) -> Sends:
         """The edge broker says that a record has no effect left; here it goes if that holds here."""
-        record = self.prt.find(client, stamp)
+        record = self.prt.index.find(client, stamp)
         if record is None:
             return []
         self._drop_covered(record)

@@ -1,10 +1,11 @@
 """Records by the shape of their filters: which of them contain an event.
 
-Records whose filters name the same attributes in the same way form a `Group`; in a group, a cell is
-found by the values of the attributes that must be equal. What lies in one cell differs at most in
-ranges and is a `Pile`; without ranges it is the record itself, or a `Crowd` of them. Which groups
-can contain an event depends only on the names of its attributes, so that is worked out once (a plan)
-and kept until a group comes or goes.
+Filters whose attributes must equal certain values are looked up by these values. Without ranges, those
+that name the same attributes form an `ExactGroup`, where a key leads to the record itself or to a
+`Crowd` of equal ones. With ranges, those that agree in the names of such values and in their first range
+form a `RangedGroup`, where a key leads to a `Pile` (`broker.boxes`). Which groups can contain an event
+depends only on the names of its attributes, so that is worked out once, as a plan, and kept until a
+group comes or goes. A set of values counts as so many records with one value each.
 
 `broker.index` keeps one table of what clients want, and one per client of what it took back.
 """

@@ -133,6 +133,20 @@ def test_a_subscription_that_is_taken_back_leaves_nothing_behind() -> None:
     assert sum(len(broker.routing.prt) for broker in world.brokers.values()) == 0
 
 
+def test_instances_that_come_and_go_leave_nothing_behind_however_many_are_open() -> None:
+    world = overlay(("E", "b1"), ("A", "b3"))
+    do(world, "E", "adv", process="p1")
+    for instance in range(300):
+        do(world, "A", "sub", process="p1", instance=instance)
+        if instance >= 100:
+            do(world, "A", "usub", process="p1", instance=instance - 100)
+    assert [len(broker.routing.prt) for broker in world.brokers.values()] == [100, 100, 100]
+    world.publish("E", {"process": "p1", "instance": 199}, 1)
+    world.publish("E", {"process": "p1", "instance": 200}, 2)
+    world.run()
+    assert world.deliveries("A") == [2]
+
+
 def test_an_advertisement_that_is_taken_back_leaves_nothing_behind() -> None:
     world = overlay(("E", "b1"))
     do(world, "E", "adv", process="p1")

@@ -119,6 +119,21 @@ def test_of_several_holes_around_an_event_the_newest_counts(others: int) -> None
     assert not index.hops({"a": 4})
 
 
+@pytest.mark.parametrize("order", [(2, 9), (9, 2)], ids=["older first", "newer first"])
+@pytest.mark.parametrize(
+    "filters", [({"a": 3}, {"a": 3}), ({"a": 3}, {"a": 3, "b": 1})], ids=["equal", "unlike"]
+)
+def test_of_holes_that_are_looked_up_the_newest_counts(
+    order: tuple[int, int], filters: tuple[dict[str, int], dict[str, int]]
+) -> None:
+    holes = [record("usub", "c1", n, f) for n, f in zip(order, filters, strict=True)]
+    others = [record("usub", "c1", 20 + n, {"a": 100 + n}) for n in range(10)]
+    index = filled(record("sub", "c1", 4, {"b": 1}), *others, *holes)
+    assert not index.hops({"a": 3, "b": 1})
+    index.add(record("sub", "c1", 10, {"b": 1}), "north")
+    assert set(index.hops({"a": 3, "b": 1})) == {"north"}
+
+
 def test_holes_in_large_numbers_are_found_like_few() -> None:
     index = filled(record("sub", "c1", 0, {"p": "p1"}))
     holes = [record("usub", "c1", n, {"p": "p1", "i": f"x{n}"}) for n in range(1, 3000)]
@@ -146,13 +161,17 @@ def test_answers_with_no_hop_or_one_are_shared_objects() -> None:
 
 def test_a_crowd_with_one_filter_answers_each_hop_once_while_it_comes_and_goes() -> None:
     crowd = [record("sub", client, n, {"a": 1}) for n in range(5) for client in CLIENTS]
-    index = filled(*crowd)
-    assert sorted(index.hops({"a": 1})) == ["east", "north", "south"]
+    others = [record("sub", client, 9, {"b": 1}) for client in CLIENTS]
+    index = filled(*crowd, *others)
     for member in crowd:
         assert member.home is not NOWHERE
-        assert sorted(index.hops({"a": 1})) == sorted({CLIENTS[r.client] for r in index})
+        there = {CLIENTS[r.client] for r in index if r not in others}
+        assert sorted(index.hops({"a": 1})) == sorted(there)
         index.remove(member)
         assert member.home is NOWHERE, "a removed record keeps nothing of the index alive"
+    assert not index.hops({"a": 1})
+    for other in others:
+        index.remove(other)
     assert_nothing_left(index)
 
 
@@ -219,6 +238,15 @@ def test_records_of_a_client_come_in_the_order_of_stamps() -> None:
     assert list(index.records("nobody")) == []
 
 
+def test_a_record_is_found_by_its_client_and_stamp() -> None:
+    one, two = record("sub", "c1", 1, {"a": 1}), record("usub", "c1", 2, {"a": 2})
+    index = filled(one)
+    assert index.find("c1", stamp(1)) is one
+    index.add(two, "north")
+    assert index.find("c1", stamp(2)) is two
+    assert index.find("c1", stamp(3)) is index.find("c2", stamp(1)) is None
+
+
 def test_a_client_that_is_removed_leaves_nothing_behind() -> None:
     index = filled(record("sub", "c1", 0, {"a": anything()}), record("sub", "c1", 1, {"a": 1}, tag="t1"))
     for n in range(50):
@@ -282,6 +310,23 @@ def test_few_records_are_asked_beside_a_value_where_many_ranges_end(asked: list[
     assert set(index.hops({"a": 5, "s": "d"})) == {"north"}
 
 
+def test_nobody_is_asked_who_needs_an_attribute_that_the_event_lacks(asked: list[Filter]) -> None:
+    index = Index()
+    for number in range(100):
+        index.add(record("sub", "c1", number, {"a": between(0, 9), f"b{number % 5}": between(0, 9)}), "north")
+    assert not index.hops({"a": 5})
+    assert not index.hops({"a": 5, "c": 1})
+    assert asked == []
+
+
+def test_nobody_with_numbers_is_asked_about_a_string(asked: list[Filter]) -> None:
+    index = Index()
+    for number in range(100):
+        index.add(record("sub", "c1", number, {"a": between(0, 9), "b": between(number, 200)}), "north")
+    assert not index.hops({"a": 5, "b": "x"})
+    assert asked == []
+
+
 def test_a_set_is_looked_up_value_by_value(asked: list[Filter]) -> None:
     sets = [record("sub", "c1", n, {"a": one_of(n, n + 1, f"s{n}"), "b": one_of(1, 2)}) for n in range(500)]
     index = filled(*sets)
@@ -307,6 +352,7 @@ def test_sets_with_very_many_combinations_match_all_the_same() -> None:
     )
     assert not index.hops({"a": 38, "b": 5, "c": 2})
     assert not index.hops({"a": "y", "b": 4, "c": 2})
+    assert max(map(len, index._wanted._parts.values())) <= table.PARTS_MAX
     for each in wide:
         index.remove(each)
     assert_nothing_left(index)

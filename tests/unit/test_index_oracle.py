@@ -176,6 +176,33 @@ def test_full_boxes_agree_with_the_definition_while_they_fill_and_empty(
     assert_nothing_left(index)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_filters_of_many_shapes_in_one_box_agree_with_the_definition_while_they_change(seed: int) -> None:
+    random = Random(seed)
+    index, oracle = Index(), Oracle()
+
+    def shape() -> list[str]:
+        return ["a", *random.sample("bcd", random.randrange(4))]
+
+    def span() -> Interval:
+        low = random.randrange(20)
+        return Interval(*random.choice(((low, low + random.randrange(8)), (low, None), (None, low))))
+
+    with small_limits():
+        for number in range(300):
+            if random.random() < 0.65 or not oracle.records:
+                kind: Kind = "usub" if random.random() < 0.1 else "sub"
+                filter_ = make_filter({name: span() for name in shape()})
+                new = Record(kind, random.choice(sorted(CLIENTS)), stamp(number), filter_)
+                index.add(new, CLIENTS[new.client])
+                oracle.records.append(new)
+            else:
+                index.remove(oracle.records.pop(random.randrange(len(oracle.records))))
+            for _ in range(3):
+                event: Event = {name: random.randrange(28) for name in shape()}
+                assert set(index.hops(event)) == oracle.hops(event), event
+
+
 def random_filter(random: Random) -> Filter:
     def span(width: int) -> Interval:
         low = random.randrange(1000)
