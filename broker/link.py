@@ -26,7 +26,7 @@ _Sent = tuple[int, int, bytes]
 class Link:
     def __init__(self, window_bytes: int = WINDOW_BYTES) -> None:
         self.window_bytes = window_bytes
-        self._pending: deque[tuple[bytes, int]] = deque()
+        self.pending: deque[tuple[bytes, int]] = deque()
         self._sent: deque[_Sent] = deque()
         self.queue_bytes = 0
         """All that the peer has not processed: waiting here or under way."""
@@ -50,13 +50,13 @@ class Link:
 
     def push(self, messages: bytes, count: int = 1) -> None:
         """Queue `count` encoded messages, one behind the other."""
-        self._pending.append((messages, count))
+        self.pending.append((messages, count))
         self.queue_bytes += len(messages)
         self._pending_messages += count
 
     def pass_on(self, messages: bytes, count: int) -> bytes | None:
         """Like `push` and `take`, in one step where nothing waits: the frame, or None if it had to be queued."""
-        if self._pending or self.unprocessed_bytes >= self.window_bytes:
+        if self.pending or self.unprocessed_bytes >= self.window_bytes:
             self.push(messages, count)
             return None
         self.queue_bytes += len(messages)
@@ -64,7 +64,7 @@ class Link:
 
     def take(self) -> bytes | None:
         """The next frame to write, or None while there is nothing to send or the window is full."""
-        pending = self._pending
+        pending = self.pending
         if not pending or self.unprocessed_bytes >= self.window_bytes:
             return None
         messages, count = pending.popleft()
@@ -120,7 +120,7 @@ class Link:
     def _gather(self, messages: bytes, count: int) -> tuple[bytes, int]:
         """Small messages that wait one behind the other go into one frame."""
         parts, size = [messages], len(messages)
-        pending = self._pending
+        pending = self.pending
         while pending and size + len(pending[0][0]) <= BODY_BYTES_TARGET:
             part, part_count = pending.popleft()
             parts.append(part)
@@ -133,7 +133,9 @@ class Link:
         self.sent += count
         self._sent.append((first, self.sent, messages))
         self.unprocessed_bytes += len(messages)
-        return self._frame(messages, count, first)
+        self.reported = processed = self.processed
+        self._unreported_bytes = 0
+        return wire.frame(messages, count, first, processed)
 
     def _frame(self, messages: bytes, count: int, first: int) -> bytes:
         self.reported = self.processed

@@ -36,7 +36,7 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self._report_timer: asyncio.TimerHandle | None = None
         self._delayed: DelayedSender[bytes | Raw] | None = None
-        self._delayed_bytes = 0
+        self.delayed_bytes = 0
         if not delay.is_zero:
             self._delayed = DelayedSender(DelayLine(delay, name), self._release_delayed)
 
@@ -46,28 +46,30 @@ class Channel:
 
     def flush(self) -> None:
         pieces = self.outbox
-        if pieces:
-            self.outbox = []
-            if self._delayed is None:
-                self._push(pieces)
-                return
-            for piece in pieces:
-                self._delayed_bytes += len(piece)
-                self._delayed.push(piece)
+        if not pieces:
+            return
+        self.outbox = []
+        if self._delayed is None:
+            self._push(pieces)
+            return
+        for piece in pieces:
+            self.delayed_bytes += len(piece)
+            self._delayed.push(piece)
 
     def _release_delayed(self, pieces: list[bytes | Raw]) -> None:
-        self._delayed_bytes -= sum(len(piece) for piece in pieces)
+        self.delayed_bytes -= sum(len(piece) for piece in pieces)
         self._push(pieces)
 
     def _push(self, pieces: list[bytes | Raw]) -> None:
-        joined = b"".join(pieces) if len(pieces) > 1 else bytes(pieces[0])
-        if len(joined) > MESSAGE_BYTES_MAX and len(pieces) > 1:
+        count = len(pieces)
+        joined = b"".join(pieces)
+        if count > 1 and len(joined) > MESSAGE_BYTES_MAX:
             self._push_in_parts(pieces)
             self.pump()
         elif self.stream is None:
-            self.link.push(joined, len(pieces))
+            self.link.push(joined, count)
         else:
-            frame = self.link.pass_on(joined, len(pieces))
+            frame = self.link.pass_on(joined, count)
             if frame is not None:
                 self.stream.write(frame)
 
@@ -86,7 +88,7 @@ class Channel:
     @property
     def queue_bytes(self) -> int:
         """What was sent and not processed by the peer, on the emulated way or on the real one."""
-        return self._delayed_bytes + self.link.queue_bytes
+        return self.delayed_bytes + self.link.queue_bytes
 
     @property
     def moved(self) -> int:

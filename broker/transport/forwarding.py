@@ -44,7 +44,7 @@ class Forwarder:
     def receive(
         self, peer: Peer, first: int, processed: int, messages: list[AnyMessage], body: bytes
     ) -> None:
-        if peer.link.accept(first, processed, len(messages)):
+        if peer.link.accept(first, processed, len(messages)) and peer.has_waited:
             peer.drained(self.release)
         if not messages:
             return
@@ -72,10 +72,13 @@ class Forwarder:
         client = peer.name if peer.kind == "client" else None
         source, core = peer.hop, self._core
         next_hops = core.routing.next_hops
+        pieces = wire.split(body, len(messages))
+        if len(body) > MESSAGE_BYTES_MAX and client is not None:
+            _check_sizes(pieces)
         run: list[bytes | Raw] = []
         run_hops: Collection[Hop] = ()
         try:
-            for message, piece in zip(messages, self._pieces(peer, messages, body), strict=True):
+            for message, piece in zip(messages, pieces, strict=True):
                 if type(message) is Publish and (
                     client is None or not (reason := core.admit(client, message))
                 ):
@@ -98,17 +101,9 @@ class Forwarder:
             peer.done(next(place for place, m in enumerate(messages, 1) if m is message), 0)
             raise WireError(str(error)) from error
         finally:
-            self._put(run, run_hops)
+            if run:
+                self._put(run, run_hops)
         peer.done(len(messages), len(body))
-
-    def _pieces(self, peer: Peer, messages: list[AnyMessage], body: bytes) -> Sequence[bytes | Raw]:
-        """The bytes of each message. One that is too large would go on in a frame that nobody takes."""
-        pieces = wire.split(body, len(messages))
-        if len(body) > MESSAGE_BYTES_MAX and peer.kind == "client":
-            size = max(map(len, pieces))
-            if size > MESSAGE_BYTES_MAX:
-                raise WireError(f"a message of {size} bytes; the limit is {MESSAGE_BYTES_MAX}")
-        return pieces
 
     def _put(self, pieces: Sequence[bytes | Raw], hops: Iterable[Hop]) -> None:
         for hop in hops:
@@ -136,7 +131,18 @@ class Forwarder:
             dirty, self._dirty = self._dirty, []
             for peer in dirty:
                 peer.flush()
-                if peer.link.queue_bytes > self._queue_bytes_max and peer.kind == "client":
-                    self._owner.is_too_slow(peer)
-                elif source is not None and source is not peer and peer.is_full:
-                    peer.make_wait(source, self.release)
+                if peer.link.queue_bytes + peer.delayed_bytes > peer.hold_bytes:
+                    self._press(peer, source)
+
+    def _press(self, peer: Peer, source: Peer | None) -> None:
+        if peer.link.queue_bytes > self._queue_bytes_max and peer.kind == "client":
+            self._owner.is_too_slow(peer)
+        elif source is not None and source is not peer and not peer.stalled:
+            peer.make_wait(source, self.release)
+
+
+def _check_sizes(pieces: Sequence[bytes | Raw]) -> None:
+    """One that is too large would go on in a frame that nobody takes."""
+    size = max(map(len, pieces))
+    if size > MESSAGE_BYTES_MAX:
+        raise WireError(f"a message of {size} bytes; the limit is {MESSAGE_BYTES_MAX}")

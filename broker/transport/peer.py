@@ -63,7 +63,7 @@ class Peer(Channel):
         hold_bytes: int = HOLD_BYTES,
     ) -> None:
         super().__init__(hop, delay, silence_s)
-        self._hold_bytes = hold_bytes
+        self.hold_bytes = hold_bytes
         self.hop = hop
         self.kind = kind
         self.name = hop.partition(":")[2]
@@ -77,8 +77,9 @@ class Peer(Channel):
         self.grace_timer: asyncio.TimerHandle | None = None
 
     @property
-    def is_full(self) -> bool:
-        return self.queue_bytes > self._hold_bytes and not self.stalled
+    def has_waited(self) -> bool:
+        """Something is to be done when it moves: more to write, somebody to let go."""
+        return bool(self.link.pending or self.stalled or self._waited_for_by)
 
     def make_wait(self, source: Peer, release: Callable[[Peer], None]) -> None:
         """`source` feeds us faster than we drain."""
@@ -91,7 +92,7 @@ class Peer(Channel):
         """The peer has processed something: more may go to it."""
         self.stalled = False
         self.pump()
-        if self._waited_for_by and self.queue_bytes < self._hold_bytes // 2:
+        if self._waited_for_by and self.queue_bytes < self.hold_bytes // 2:
             self._let_go(release)
 
     def forget(self, release: Callable[[Peer], None]) -> None:
