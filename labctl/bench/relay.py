@@ -40,17 +40,17 @@ class Relay:
         self.other: dict[Stream, Paced] = {}
         self.arrived: asyncio.Queue[Paced] = asyncio.Queue()
         self._out: list[bytes | Raw] = []
+        self._early: dict[Stream, bytes] = {}
+        """What came before there was somewhere to write it."""
 
     def stream_opened(self, stream: Stream) -> None:
-        """Nothing is read before there is somewhere to write it."""
         if isinstance(stream, Paced):
-            stream.reading(False)
             self.arrived.put_nowait(stream)
 
     def join(self, left: Paced, right: Paced) -> None:
         self.other = {left: right, right: left}
-        left.reading(True)
-        right.reading(True)
+        for stream in (left, right):
+            self.other[stream].write(self._early.pop(stream, b""))
 
     def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         out = self._out
@@ -61,8 +61,13 @@ class Relay:
 
     def turn_ended(self, stream: Stream) -> None:
         pieces, self._out = self._out, []
-        if pieces:
-            self.other[stream].write(wire.frame(b"".join(pieces), len(pieces), 1, 0))
+        if not pieces:
+            return
+        frame = wire.frame(b"".join(pieces), len(pieces), 1, 0)
+        if stream in self.other:
+            self.other[stream].write(frame)
+        else:
+            self._early[stream] = self._early.get(stream, b"") + frame
 
     def stream_closed(self, stream: Stream, reason: str) -> None:
         other = self.other.get(stream)

@@ -20,7 +20,7 @@ from tests.observe import LINE, running
 
 pytestmark = pytest.mark.slow
 
-ATTEMPTS = 3
+ATTEMPTS = 5
 ROUNDS, ROUND_TRIPS = 8, 25
 REST_S = 4e-3
 """Between two crossings of the overlay, so that no process is warm from the one before: waking up a cold

@@ -256,6 +256,19 @@ def test_a_client_that_is_removed_leaves_nothing_behind() -> None:
     assert_nothing_left(index)
 
 
+def test_sets_of_numbers_and_strings_that_cannot_be_taken_apart_match_all_the_same() -> None:
+    sets = [
+        record("sub", "c1", n, {"a": one_of(*range(17), "x"), "b": one_of(*range(17), "y")}) for n in range(9)
+    ]
+    index = filled(*sets)
+    for each in sets:
+        assert set(index.hops({"a": "x", "b": "y"})) == set(index.hops({"a": 3, "b": 4})) == {"north"}
+        assert not index.hops({"a": "x", "b": "x"})
+        index.remove(each)
+    assert not index.hops({"a": "x", "b": "y"})
+    assert_nothing_left(index)
+
+
 def test_sets_with_very_many_combinations_match_all_the_same() -> None:
     many = range(0, 40, 2)
     wide = [

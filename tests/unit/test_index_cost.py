@@ -20,12 +20,41 @@ def test_buckets_do_not_pile_up_when_the_ranges_move_on() -> None:
         index.add(alive[-1], "north")
         if len(alive) > 200:
             index.remove(alive.pop(0))
-    (group,) = index._wanted._groups.values()
-    assert isinstance(group, table.RangedGroup)
-    (box,) = group.piles[()]._boxes
+    (box,) = boxes_of(index)
     assert len(box._columns["time", "n"].masks) < 100
     assert set(index.hops({"time": 5990})) == {"north"}
     assert not index.hops({"time": 5000})
+
+
+def boxes_of(index: Index) -> list[boxes.Box]:
+    """Where there is one group and one pile."""
+    (group,) = index._wanted._groups.values()
+    assert isinstance(group, table.RangedGroup)
+    (pile,) = group.piles.values()
+    return pile._boxes
+
+
+def test_a_box_is_full_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boxes, "BOX_RECORDS", 50)
+    index = filled(*(record("sub", "c1", n, {"a": between(n, n + 9)}) for n in range(175)))
+    assert sorted(map(len, boxes_of(index))) == [25, 50, 50, 50]
+
+
+def test_a_box_forgets_attributes_that_nobody_names_any_more() -> None:
+    records = [record("sub", "c1", n, {"a": between(0, 9), f"b{n}": between(0, 9)}) for n in range(30)]
+    index = filled(*records)
+    for each in records[3:]:
+        index.remove(each)
+    (box,) = boxes_of(index)
+    assert [name for name, _ in box._columns] == ["a", "b0", "b1", "b2"]
+
+
+def test_views_for_events_of_many_shapes_are_bounded() -> None:
+    index = filled(*(record("sub", "c1", n, {"a": between(n, n + 9)}) for n in range(30)))
+    for n in range(1000):
+        assert set(index.hops({"a": 5, f"n{n}": 1})) == {"north"}
+    (box,) = boxes_of(index)
+    assert len(box._views) <= boxes.VIEWS_MAX
 
 
 @pytest.fixture

@@ -142,7 +142,7 @@ class Session:
         self.oracle.records = [r for r in self.oracle.records if r.tag != tag]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), st.lists(events, min_size=4, max_size=8))
 def test_it_agrees_with_the_definition_after_every_change(data: st.DataObject, seen: list[Event]) -> None:
     session, numbers = Session(), count(1)
