@@ -159,14 +159,25 @@ class Broker:
 
     def admit(self, client: str, message: Publish) -> str:
         """Why a publication of our own client is refused; empty if it is not."""
-        guest = self._joined_guest(client)
-        try:
-            check_publication(message.event, message.payload, self.limits)
-        except (FilterError, LimitExceeded) as error:
-            return brief(str(error))
-        if guest.space.contains(message.event):
-            return ""
-        return brief(f"{message.event} is outside what {client} advertises")
+        return self.refusals(client)(message)
+
+    def refusals(self, client: str) -> Callable[[Publish], str]:
+        """`admit` for many publications of one client."""
+        guest, limits = self.guests.get(client), self.limits
+
+        def refusal(message: Publish) -> str:
+            if guest is None or not guest.joined:
+                raise ProtocolError(f"{client} has not joined")
+            event = message.event
+            try:
+                check_publication(event, message.payload, limits)
+            except (FilterError, LimitExceeded) as error:
+                return brief(str(error))
+            if guest.space.contains(event):
+                return ""
+            return brief(f"{event} is outside what {client} advertises")
+
+        return refusal
 
     # Publications
 

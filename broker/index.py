@@ -146,11 +146,11 @@ class Index:
             if cell is not None:
                 home = cell.home
                 hops = home.hops if home.holes is None else self._ask(cell, event, names)
-                if not found:
-                    found = hops
-                elif hops is not found:
-                    found += tuple([hop for hop in hops if hop not in found])
-        return self._add_ranged(ranged, event, names, found) if ranged else found
+                found = hops if not found or found is hops else _united(found, hops)
+        for key_of, find_pile in ranged:
+            if find_pile(key_of(event)) is not None:
+                return self._add_ranged(ranged, event, names, found)
+        return found
 
     def hops_within(self, tag: str, event: Event) -> Collection[str]:
         """The same for the committed view plus the transaction's own records."""
@@ -192,8 +192,6 @@ class Index:
     ) -> Collection[str]:
         """The hops found without ranges, and those behind records with ranges."""
         piles = [pile for key_of, find in steps if (pile := find(key_of(event))) is not None]
-        if not piles:
-            return exact
         everywhere = len(self._hops)
         found = set(exact)
         memo: Memo = {}
@@ -307,3 +305,7 @@ def _holds(record: Record, event: Event, memo: Memo) -> bool:
         memo[home] = home.holes.newest(event, tuple(event))
     hole = memo[home]
     return hole is None or hole.stamp < record.stamp
+
+
+def _united(hops: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    return hops + tuple([hop for hop in others if hop not in hops])

@@ -251,14 +251,16 @@ class Routing:
         self._records_max = records_max
         self.srt = SRT(overlap)
         self.prt = PRT(overlap)
+        self.wanted_by = self.prt.index.hops
+        """The hops with a subscriber to an event, where it came from included. The hot path."""
         self._lives: dict[str, tuple[int, Hop]] = {}
         """Of the clients that have records here: incarnation, and where the records come from."""
 
     def next_hops(self, event: Event, source: Hop) -> Collection[Hop]:
-        """Where a publication goes: to every hop with a subscriber, but not back. The hot path."""
-        hops = self.prt.index.hops(event)
+        """Where a publication goes: to every hop with a subscriber, but not back."""
+        hops = self.wanted_by(event)
         if source in hops:
-            return tuple(hop for hop in hops if hop != source)
+            return _without(hops, source)
         return hops
 
     def apply(self, record: Record, origin: Hop) -> Sends:
@@ -331,3 +333,7 @@ class Routing:
 
 def _operation(record: Record) -> Operation:
     return Operation(record.kind, record.client, record.stamp, record.filter)
+
+
+def _without(hops: Collection[Hop], source: Hop) -> tuple[Hop, ...]:
+    return tuple([hop for hop in hops if hop != source])

@@ -111,13 +111,14 @@ class ExactGroup:
 class RangedGroup:
     """Filters with values on the same names and a range on the same axis, the lead; beyond that they differ."""
 
-    __slots__ = ("_lead", "key_of", "needed", "piles")
+    __slots__ = ("_lead", "key_of", "needed", "piles", "records")
 
     def __init__(self, needed: Names, equal: Names, lead: Axis) -> None:
         self.needed = needed
         self.key_of: Callable[[Event], Key] = _picker(equal)
         self._lead = lead
         self.piles: dict[Key, Pile] = {}
+        self.records = 0
 
     def __bool__(self) -> bool:
         return bool(self.piles)
@@ -127,10 +128,12 @@ class RangedGroup:
         if pile is None:
             pile = self.piles[key] = Pile(self._lead)
         pile.add(record)
+        self.records += 1
 
     def remove(self, key: Key, record: Record) -> None:
         pile = self.piles[key]
         pile.remove(record)
+        self.records -= 1
         if not pile:
             del self.piles[key]
 
@@ -171,16 +174,15 @@ class Plans(dict[Names, Plan]):
         if len(self) >= PLANS_MAX:
             self.clear()
         present = set(names)
-        exact: list[ExactStep] = []
-        ranged: list[RangedStep] = []
-        for group in self._groups.values():
-            if not present.issuperset(group.needed):
-                continue
-            if isinstance(group, ExactGroup):
-                exact.append((group.key_of, group.cells.get))
-            else:
-                ranged.append((group.key_of, group.piles.get))
-        plan = self[names] = tuple(exact), tuple(ranged)
+        groups = [group for group in self._groups.values() if present.issuperset(group.needed)]
+        exact = [group for group in groups if isinstance(group, ExactGroup)]
+        ranged = [group for group in groups if isinstance(group, RangedGroup)]
+        # Where the most records are now, all hops are found the soonest.
+        ranged.sort(key=lambda group: -group.records)
+        plan = self[names] = (
+            tuple((group.key_of, group.cells.get) for group in exact),
+            tuple((group.key_of, group.piles.get) for group in ranged),
+        )
         return plan
 
 

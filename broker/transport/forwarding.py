@@ -1,7 +1,7 @@
 """What arrives on links goes through the core, and on to its destinations.
 
 Whatever a read leads to is gathered per destination and written at the end of that turn of the loop.
-Publications take the short cut of `Routing.next_hops` and travel as the bytes they came as. A source
+Publications take the short cut of `Routing.wanted_by` and travel as the bytes they came as. A source
 whose destination is full waits (`broker.transport.peer`).
 """
 
@@ -69,29 +69,28 @@ class Forwarder:
 
     def _process(self, peer: Peer, messages: list[AnyMessage], body: bytes) -> None:
         """In order. Publications that go the same way, one behind the other, are put there together."""
-        client = peer.name if peer.kind == "client" else None
-        source, core = peer.hop, self._core
-        next_hops = core.routing.next_hops
+        source = peer.hop
+        wanted_by = self._core.routing.wanted_by
+        refusal = self._core.refusals(peer.name) if peer.kind == "client" else None
         pieces = wire.split(body, len(messages))
-        if len(body) > MESSAGE_BYTES_MAX and client is not None:
+        if len(body) > MESSAGE_BYTES_MAX and refusal is not None:
             _check_sizes(pieces)
         run: list[bytes | Raw] = []
         run_hops: Collection[Hop] = ()
         try:
             for message, piece in zip(messages, pieces, strict=True):
-                if type(message) is Publish and (
-                    client is None or not (reason := core.admit(client, message))
-                ):
-                    hops = next_hops(message.event, source)
+                if type(message) is Publish and (refusal is None or not (reason := refusal(message))):
+                    hops = wanted_by(message.event)
                     if hops is not run_hops:
                         if run:
-                            self._put(run, run_hops)
+                            self._put(run, run_hops, source)
                             run = []
                         run_hops = hops
                     run.append(piece)
                     continue
-                self._put(run, run_hops)
-                run, run_hops = [], ()
+                if run:
+                    self._put(run, run_hops, source)
+                    run, run_hops = [], ()
                 if type(message) is Publish:
                     self._put([wire.encode(Refused(message.id, reason))], (source,))
                 else:
@@ -102,13 +101,14 @@ class Forwarder:
             raise WireError(str(error)) from error
         finally:
             if run:
-                self._put(run, run_hops)
+                self._put(run, run_hops, source)
         peer.done(len(messages), len(body))
 
-    def _put(self, pieces: Sequence[bytes | Raw], hops: Iterable[Hop]) -> None:
+    def _put(self, pieces: Sequence[bytes | Raw], hops: Iterable[Hop], source: Hop = "") -> None:
+        """Into the outbox of every hop but the source."""
         for hop in hops:
             peer = self.peers.get(hop)
-            if peer is not None and pieces:
+            if peer is not None and hop != source:
                 if not peer.outbox:
                     self._dirty.append(peer)
                 peer.outbox.extend(pieces)
