@@ -2,8 +2,8 @@
 
 Every figure stands beside one of the same run: the rounds of brokers, relays and (on request) peer
 brokers take turns, so that a noisy minute hurts all of them alike, and medians are compared. The
-brokers are driven through the client library; the relays by ends that only write prepared frames and
-count, so that the limit is not held down by our own library.
+ends write prepared messages and count, for all of them, so that what differs is what stands in the
+middle. What a program gets that uses the client library at both ends stands beside it (`library_...`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from labctl.bench.workers import Worker, workers
 from labctl.topology import Topology
 
 RELAY = "labctl.bench.relay"
+BARE = "labctl.bench.bare"
 ENDS = "labctl.bench.ends"
 Report = Callable[[str], None]
 
@@ -45,6 +46,8 @@ class ChainResult(Struct, frozen=True):
     limit_rtt_p99_us: float
     limit_rtt_p999_us: float
     rtt_ratio: float
+    library_events_per_s: float
+    library_rtt_p50_us: float
     peer: str | None = None
     peer_events_per_s: float | None = None
     peer_ratio: float | None = None
@@ -61,8 +64,8 @@ class Plan(Struct, frozen=True):
 
 
 def run(plan: Plan, report: Report = lambda text: None) -> ChainResult:
-    rates: dict[str, list[float]] = {"brokers": [], "relays": [], "peer": []}
-    trips: dict[str, list[dict[str, float]]] = {"brokers": [], "relays": []}
+    rates: dict[str, list[float]] = {"brokers": [], "relays": [], "library": [], "peer": []}
+    trips: dict[str, list[dict[str, float]]] = {"brokers": [], "relays": [], "library": []}
     with ExitStack() as stack:
         addresses = stack.enter_context(_broker_chain(plan, report))
         peer = stack.enter_context(_peer_chain(plan, report))
@@ -71,8 +74,9 @@ def run(plan: Plan, report: Report = lambda text: None) -> ChainResult:
             rates["relays"].append(_relay_rate(plan))
             trips["relays"].append(_relay_trips(plan))
             report(f"round {number} of {plan.rounds}: brokers")
-            rates["brokers"].append(_broker_rate(plan, addresses))
-            trips["brokers"].append(_broker_trips(plan, addresses))
+            for ends, module in (("brokers", BARE), ("library", ENDS)):
+                rates[ends].append(_broker_rate(plan, module, addresses))
+                trips[ends].append(_broker_trips(plan, module, addresses))
             if peer is not None:
                 report(f"round {number} of {plan.rounds}: {plan.peer}")
                 rates["peer"].append(peer(plan.events, plan.payload_bytes))
@@ -105,6 +109,8 @@ def _result(
         limit_rtt_p99_us=middle("relays", "p99_us"),
         limit_rtt_p999_us=middle("relays", "p999_us"),
         rtt_ratio=round(middle("brokers", "p50_us") / middle("relays", "p50_us"), 3),
+        library_events_per_s=round(median(rates["library"])),
+        library_rtt_p50_us=middle("library", "p50_us"),
         peer=plan.peer,
         peer_events_per_s=None if peer is None else round(peer),
         peer_ratio=None if peer is None else round(ours / peer, 2),
@@ -141,22 +147,22 @@ def _peer_chain(plan: Plan, report: Report) -> Iterator[Callable[[int, int], flo
         yield measure
 
 
-def _broker_rate(plan: Plan, addresses: list[str]) -> float:
+def _broker_rate(plan: Plan, module: str, addresses: list[str]) -> float:
     common = {"events": plan.events, "payload_bytes": plan.payload_bytes}
     with workers(
-        ENDS,
+        module,
         ("publisher", {"address": addresses[0], **common}),
         ("subscriber", {"address": addresses[-1], **common}),
     ) as (publisher, subscriber):
         return _measure_rate(publisher, subscriber)
 
 
-def _broker_trips(plan: Plan, addresses: list[str]) -> dict[str, Any]:
+def _broker_trips(plan: Plan, module: str, addresses: list[str]) -> dict[str, Any]:
     common = {"round_trips": plan.round_trips, "payload_bytes": plan.payload_bytes}
-    with workers(ENDS, ("echo", {"address": addresses[-1], **common})) as (echo,):
+    with workers(module, ("echo", {"address": addresses[-1], **common})) as (echo,):
         echo.wait_ready()
         echo.go()
-        with workers(ENDS, ("ping", {"address": addresses[0], **common})) as (ping,):
+        with workers(module, ("ping", {"address": addresses[0], **common})) as (ping,):
             ping.wait_ready()
             ping.go()
             return ping.result()

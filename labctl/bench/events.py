@@ -18,14 +18,15 @@ def event(number: int) -> Event:
     return {"process": "p1", "n": number}
 
 
-def message(number: int, payload: bytes) -> bytes:
-    return wire.encode(Publish(2**63 + number, event(number), payload))
+def message(number: int, payload: bytes, process: str = "p1") -> bytes:
+    return wire.encode(Publish(2**63 + number, {"process": process, "n": number}, payload))
 
 
-def frames(count: int, payload: bytes) -> Iterator[bytes]:
+def batches(count: int, payload: bytes) -> Iterator[tuple[bytes, int]]:
+    """Encoded messages, one behind the other, and how many they are."""
     for start in range(0, count, BATCH):
-        messages = [message(number, payload) for number in range(start, min(start + BATCH, count))]
-        yield wire.frame(b"".join(messages), len(messages), 1, 0)
+        numbers = range(start, min(start + BATCH, count))
+        yield b"".join(message(number, payload) for number in numbers), len(numbers)
 
 
 def background(count: int, broker: str) -> Iterator[dict[str, Any]]:

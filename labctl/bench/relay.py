@@ -158,7 +158,8 @@ class Pacer:
 async def publisher(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     pacer = Pacer()
-    frames = list(events.frames(arguments["events"], b"x" * arguments["payload_bytes"]))
+    payload = b"x" * arguments["payload_bytes"]
+    frames = [wire.frame(*batch, 1, 0) for batch in events.batches(arguments["events"], payload)]
     _, stream = await loop.create_connection(lambda: Paced(pacer), "127.0.0.1", arguments["port"])
     await ready({})
     for frame in frames:
