@@ -259,6 +259,11 @@ def body(messages: bytes, count: int) -> bytes:
     return _ARRAY_32.to_bytes(1, "big") + count.to_bytes(4, "big") + messages
 
 
+def messages_of(body: bytes) -> bytes:
+    """What `body` was made of; empty if it has another header than that gives it."""
+    return body[_COUNT_BYTES:] if body[0] == _ARRAY_32 else b""
+
+
 def split(body: bytes, count: int) -> Sequence[bytes | Raw]:
     """The bytes of each of a body's `count` messages; it has been decoded, so it holds them."""
     if count == 1 and body[0] == _ARRAY_32:

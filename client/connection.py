@@ -136,7 +136,7 @@ class Connection:
         if self._ended is not None:
             raise self._ended
         encoded = wire.encode(self._session.publish(event, payload))
-        self._channel.outbox.append(encoded)
+        self._channel.put(encoded)
         self._turn_bytes += len(encoded)
         if not self._flush_is_due:
             self._flush_soon()

@@ -8,6 +8,7 @@ reported to the peer: at once when much has, within `REPORT_S` otherwise.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from msgspec import Raw
 
@@ -33,6 +34,8 @@ class Channel:
         """After so much the connection is dead, whatever TCP says."""
         self.stream: Stream | None = None
         self.outbox: list[bytes | Raw] = []
+        """Encoded messages; a piece may hold several, one behind the other."""
+        self.outbox_messages = 0
         self._loop = asyncio.get_running_loop()
         self._report_timer: asyncio.TimerHandle | None = None
         self._delayed: DelayedSender[bytes | Raw] | None = None
@@ -41,30 +44,32 @@ class Channel:
             self._delayed = DelayedSender(DelayLine(delay, name), self._release_delayed)
 
     def send(self, message: Message) -> None:
-        """Into the outbox; it leaves with the next `flush`."""
-        self.outbox.append(wire.encode(message))
+        self.put(wire.encode(message))
+
+    def put(self, encoded: bytes) -> None:
+        """One message into the outbox; it leaves with the next `flush`."""
+        self.outbox.append(encoded)
+        self.outbox_messages += 1
 
     def flush(self) -> None:
-        pieces = self.outbox
+        pieces, count = self.outbox, self.outbox_messages
         if not pieces:
             return
-        self.outbox = []
+        self.outbox, self.outbox_messages = [], 0
         if self._delayed is None:
-            self._push(pieces)
+            self._push(b"".join(pieces), count)
             return
-        for piece in pieces:
+        for piece in pieces if len(pieces) == count else _apart(b"".join(pieces), count):
             self.delayed_bytes += len(piece)
             self._delayed.push(piece)
 
     def _release_delayed(self, pieces: list[bytes | Raw]) -> None:
         self.delayed_bytes -= sum(len(piece) for piece in pieces)
-        self._push(pieces)
+        self._push(b"".join(pieces), len(pieces))
 
-    def _push(self, pieces: list[bytes | Raw]) -> None:
-        count = len(pieces)
-        joined = b"".join(pieces)
+    def _push(self, joined: bytes, count: int) -> None:
         if count > 1 and len(joined) > MESSAGE_BYTES_MAX:
-            self._push_in_parts(pieces)
+            self._push_in_parts(_apart(joined, count))
             self.pump()
         elif self.stream is None:
             self.link.push(joined, count)
@@ -73,7 +78,7 @@ class Channel:
             if frame is not None:
                 self.stream.write(frame)
 
-    def _push_in_parts(self, pieces: list[bytes | Raw]) -> None:
+    def _push_in_parts(self, pieces: Sequence[bytes | Raw]) -> None:
         """More than one frame can hold."""
         part: list[bytes] = []
         size = 0
@@ -164,3 +169,7 @@ class Channel:
             self._delayed.close()
             self._delayed = None
         self.detach()
+
+
+def _apart(joined: bytes, count: int) -> Sequence[bytes | Raw]:
+    return wire.split(wire.body(joined, count), count)

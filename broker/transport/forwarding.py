@@ -72,46 +72,46 @@ class Forwarder:
         source = peer.hop
         wanted_by = self._core.routing.wanted_by
         refusal = self._core.refusals(peer.name) if peer.kind == "client" else None
-        pieces = wire.split(body, len(messages))
+        cutter = Cutter(body, len(messages))
         if len(body) > MESSAGE_BYTES_MAX and refusal is not None:
-            _check_sizes(pieces)
-        run: list[bytes | Raw] = []
+            cutter.check_sizes()
+        place = run_start = 0
         run_hops: Collection[Hop] = ()
         try:
-            for message, piece in zip(messages, pieces, strict=True):
+            for place, message in enumerate(messages):
                 if type(message) is Publish and (refusal is None or not (reason := refusal(message))):
                     hops = wanted_by(message.event)
                     if hops is not run_hops:
-                        if run:
-                            self._put(run, run_hops, source)
-                            run = []
-                        run_hops = hops
-                    run.append(piece)
+                        if run_hops:
+                            self._put(cutter.cut(run_start, place), place - run_start, run_hops, source)
+                        run_start, run_hops = place, hops
                     continue
-                if run:
-                    self._put(run, run_hops, source)
-                    run, run_hops = [], ()
+                if run_hops:
+                    self._put(cutter.cut(run_start, place), place - run_start, run_hops, source)
+                    run_hops = ()
                 if type(message) is Publish:
-                    self._put([wire.encode(Refused(message.id, reason))], (source,))
+                    self._put([wire.encode(Refused(message.id, reason))], 1, (source,))
                 else:
                     self.handle(source, message)
+            place = len(messages)
         except ProtocolError as error:
             # What stands before it has been done, and must not be asked for again.
-            peer.done(next(place for place, m in enumerate(messages, 1) if m is message), 0)
+            peer.done(place + 1, 0)
             raise WireError(str(error)) from error
         finally:
-            if run:
-                self._put(run, run_hops, source)
+            if run_hops:
+                self._put(cutter.cut(run_start, place), place - run_start, run_hops, source)
         peer.done(len(messages), len(body))
 
-    def _put(self, pieces: Sequence[bytes | Raw], hops: Iterable[Hop], source: Hop = "") -> None:
-        """Into the outbox of every hop but the source."""
+    def _put(self, pieces: Sequence[bytes | Raw], count: int, hops: Iterable[Hop], source: Hop = "") -> None:
+        """`count` messages into the outbox of every hop but the source."""
         for hop in hops:
             peer = self.peers.get(hop)
             if peer is not None and hop != source:
                 if not peer.outbox:
                     self._dirty.append(peer)
-                peer.outbox.extend(pieces)
+                peer.outbox += pieces
+                peer.outbox_messages += count
 
     def handle(self, source: Hop, message: AnyMessage | ClientArrived | ClientGone) -> None:
         self.perform(self._core.handle(self._loop.time(), source, message))
@@ -121,7 +121,7 @@ class Forwarder:
         for hop, message in ready.sends:
             if message is not last:
                 encoded, last = wire.encode(message), message
-            self._put((encoded,), (hop,))
+            self._put((encoded,), 1, (hop,))
         for event in ready.events:
             self._owner.happened(event)
 
@@ -141,8 +141,25 @@ class Forwarder:
             peer.make_wait(source, self.release)
 
 
-def _check_sizes(pieces: Sequence[bytes | Raw]) -> None:
-    """One that is too large would go on in a frame that nobody takes."""
-    size = max(map(len, pieces))
-    if size > MESSAGE_BYTES_MAX:
-        raise WireError(f"a message of {size} bytes; the limit is {MESSAGE_BYTES_MAX}")
+class Cutter:
+    """The bytes of a frame's messages: as they came if all go one way, cut apart, once, if not."""
+
+    def __init__(self, body: bytes, count: int) -> None:
+        self._body = body
+        self._count = count
+        self._pieces: Sequence[bytes | Raw] = ()
+
+    def cut(self, start: int, end: int) -> Sequence[bytes | Raw]:
+        if end - start == self._count and (whole := wire.messages_of(self._body)):
+            return (whole,)
+        return self._apart()[start:end]
+
+    def check_sizes(self) -> None:
+        """A message that is too large would go on in a frame that nobody takes."""
+        size = max(map(len, self._apart()))
+        if size > MESSAGE_BYTES_MAX:
+            raise WireError(f"a message of {size} bytes; the limit is {MESSAGE_BYTES_MAX}")
+
+    def _apart(self) -> Sequence[bytes | Raw]:
+        self._pieces = self._pieces or wire.split(self._body, self._count)
+        return self._pieces
