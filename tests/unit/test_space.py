@@ -54,3 +54,11 @@ def test_taking_back_what_was_advertised_leaves_no_trace() -> None:
         space.change(True, make_filter({"process": "p2", "instance": instance}))
         space.change(False, make_filter({"process": "p2", "instance": instance}))
     assert len(space._parts) == 1
+
+
+def test_a_hole_that_is_left_alone_contains_nothing() -> None:
+    space = Space()
+    space.change(True, make_filter({"n": between(0, 5)}))
+    space.change(False, make_filter({"n": between(4, 9)}))
+    space.change(False, make_filter({"n": between(0, 6)}))
+    assert not any(space.contains({"n": n}) for n in range(10))
