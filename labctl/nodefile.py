@@ -29,6 +29,7 @@ class Common:
 
     overlap: Overlap = "all"
     grace_ms: int | None = None
+    silence_ms: int | None = None
     queue_bytes_max: int | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
 
@@ -79,10 +80,10 @@ def emit(node: Node) -> str:
     """The node as TOML; a section that would say nothing is left out."""
     common = node.common
     top: dict[str, Plain] = {"id": node.id, "listen": node.listen, "overlap": common.overlap}
-    if common.grace_ms is not None:
-        top["grace_ms"] = common.grace_ms
-    if common.queue_bytes_max is not None:
-        top["queue_bytes_max"] = common.queue_bytes_max
+    for name in ("grace_ms", "silence_ms", "queue_bytes_max"):
+        value: int | None = getattr(common, name)
+        if value is not None:
+            top[name] = value
     lines = _pairs(top)
     if common.limits:
         lines += ["", "[limits]", *_pairs(common.limits)]
