@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from labctl import overlay
-from labctl.bench import events
+from labctl.bench import events, rest
 from labctl.bench.workers import Worker, workers
 from labctl.topology import Topology
 
@@ -48,6 +48,9 @@ class ChainResult(Struct, frozen=True):
     rtt_ratio: float
     library_events_per_s: float
     library_rtt_p50_us: float
+    start_ms: float
+    """Of one broker, to its ready line."""
+    rest_cpu_percent: float
     peer: str | None = None
     peer_events_per_s: float | None = None
     peer_ratio: float | None = None
@@ -66,6 +69,8 @@ class Plan(Struct, frozen=True):
 def run(plan: Plan, report: Report = lambda text: None) -> ChainResult:
     rates: dict[str, list[float]] = {"brokers": [], "relays": [], "library": [], "peer": []}
     trips: dict[str, list[dict[str, float]]] = {"brokers": [], "relays": [], "library": []}
+    report("watching a broker start and rest")
+    quiet = rest.measure()
     with ExitStack() as stack:
         addresses = stack.enter_context(_broker_chain(plan, report))
         peer = stack.enter_context(_peer_chain(plan, report))
@@ -80,11 +85,11 @@ def run(plan: Plan, report: Report = lambda text: None) -> ChainResult:
             if peer is not None:
                 report(f"round {number} of {plan.rounds}: {plan.peer}")
                 rates["peer"].append(peer(plan.events, plan.payload_bytes))
-    return _result(plan, rates, trips)
+    return _result(plan, rates, trips, quiet)
 
 
 def _result(
-    plan: Plan, rates: dict[str, list[float]], trips: dict[str, list[dict[str, float]]]
+    plan: Plan, rates: dict[str, list[float]], trips: dict[str, list[dict[str, float]]], quiet: rest.Rest
 ) -> ChainResult:
     ours, limit = median(rates["brokers"]), median(rates["relays"])
     peer = median(rates["peer"]) if rates["peer"] else None
@@ -111,6 +116,8 @@ def _result(
         rtt_ratio=round(middle("brokers", "p50_us") / middle("relays", "p50_us"), 3),
         library_events_per_s=round(median(rates["library"])),
         library_rtt_p50_us=middle("library", "p50_us"),
+        start_ms=quiet.start_ms,
+        rest_cpu_percent=quiet.cpu_percent,
         peer=plan.peer,
         peer_events_per_s=None if peer is None else round(peer),
         peer_ratio=None if peer is None else round(ours / peer, 2),

@@ -27,7 +27,9 @@ def chain_table(result: ChainResult) -> tuple[str, Sequence[str], Rows]:
         _trip("p99", result.rtt_p99_us, result.limit_rtt_p99_us),
         _trip("p99.9", result.rtt_p999_us, result.limit_rtt_p999_us),
     ]
-    library = [f"{result.library_events_per_s:,.0f}", f"{result.library_rtt_p50_us:.0f} us", "", ""]
+    rows.append(("broker at rest", f"{result.rest_cpu_percent:.3f} % CPU", "", ""))
+    rows.append(("broker starts in", f"{result.start_ms:.0f} ms", "", ""))
+    library = [f"{result.library_events_per_s:,.0f}", f"{result.library_rtt_p50_us:.0f} us", "", "", "", ""]
     columns.append("with client library")
     rows = [(*row, cell) for row, cell in zip(rows, library, strict=True)]
     if result.peer is not None:
