@@ -208,6 +208,9 @@ class Index:
         if not isinstance(cell, Crowd):
             home = cell.home
             assert home.holes is not None
+            assert home.first_hole is not None
+            if cell.stamp < home.first_hole:
+                return () if home.holes.has_any(event, names) else home.hops
             hole = home.holes.newest(event, names)
             return home.hops if hole is None or hole.stamp < cell.stamp else ()
         if cell.home is not self._in_doubt:
@@ -245,7 +248,10 @@ class Index:
         if record.positive:
             record.home = home
             self._wanted.add(record)
-        elif holes is None:
+            return
+        if home.first_hole is None or record.stamp < home.first_hole:
+            home.first_hole = record.stamp
+        if holes is None:
             home.holes = Few((record,))
             self._retire_answers()
         elif isinstance(holes, Table):
@@ -263,7 +269,7 @@ class Index:
         assert home.holes is not None
         home.holes.remove(record)
         if not home.holes:
-            home.holes = None
+            home.holes = home.first_hole = None
             self._retire_answers()
 
     def _untag(self, record: Record) -> None:

@@ -30,6 +30,9 @@ class Few(list["Record"]):
                 last = record
         return last
 
+    def has_any(self, event: Event, names: Names) -> bool:
+        return self.newest(event, names) is not None
+
 
 class Home(Struct, gc=False, eq=False):
     """Where a client lies, and what it has taken back.
@@ -42,6 +45,8 @@ class Home(Struct, gc=False, eq=False):
     hops: tuple[str, ...]
     """The hop as an answer that is ready to be returned."""
     holes: Few | Table | None = None
+    first_hole: Stamp | None = None
+    """No hole is older: for what is older still, any hole around an event decides."""
 
 
 NOWHERE = Home("", "", (), Few())

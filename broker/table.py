@@ -232,6 +232,19 @@ class Table:
                         last = record
         return last
 
+    def has_any(self, event: Event, names: Names) -> bool:
+        """Whether some record contains the event. A record that is found is not looked at: among a million
+        it is far away in memory."""
+        exact, ranged = self.plans[names]
+        for key_of, find in exact:
+            if find(key_of(event)) is not None:
+                return True
+        for key_of, find_pile in ranged:
+            pile = find_pile(key_of(event))
+            if pile is not None and any(True for _ in pile.matching(event, names)):
+                return True
+        return False
+
     def matching(self, event: Event, names: Names) -> Iterator[Record]:
         """The records that contain the event."""
         exact, ranged = self.plans[names]
