@@ -28,7 +28,7 @@ def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measuremen
     events: Annotated[int, typer.Option(min=1, help="Sent in each round.")] = 300_000,
     payload_bytes: Annotated[int, typer.Option(min=0, help="Of each event.")] = 64,
     round_trips: Annotated[int, typer.Option(min=1, help="Measured in each round.")] = 3000,
-    rounds: Annotated[int, typer.Option(min=1, help="Of which the median counts.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the median counts.")] = 5,
     peer: Annotated[Peer | None, typer.Option(help="Also measure bridged brokers of this kind.")] = None,
     json: Json = False,
 ) -> None:

@@ -62,7 +62,7 @@ class Plan(Struct, frozen=True):
     events: int = 300_000
     payload_bytes: int = 64
     round_trips: int = 3000
-    rounds: int = 3
+    rounds: int = 5
     peer: str | None = None
 
 
