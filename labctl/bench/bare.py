@@ -33,7 +33,8 @@ from broker.wire import (
     Welcome,
 )
 from labctl.bench import events
-from labctl.bench.workers import Ready, clock, percentiles_us, rate, serve
+from labctl.bench.meters import RateMeter, TripMeter
+from labctl.bench.workers import Ready, serve
 
 SILENCE_S = 60.0
 
@@ -125,29 +126,19 @@ async def publisher(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
 
 
 async def subscriber(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
-    expected: int = arguments["events"]
-    done = asyncio.get_running_loop().create_future()
-    count = 0
-    first = last = 0.0
+    meter = RateMeter(arguments["events"])
 
     def arrived(messages: list[AnyMessage]) -> None:
-        nonlocal count, first, last
-        for message in messages:
-            if type(message) is Publish:
-                if not count:
-                    first = clock()
-                count += 1
-        if count >= expected and not done.done():
-            last = clock()
-            done.set_result(None)
+        count = sum(type(message) is Publish for message in messages)
+        if count:
+            meter.add(count)
 
     client = BareClient("subscriber", arrived)
     await client.connect(arguments["address"])
     await client.request("sub", process="p1")
     await client.settle()
     await ready({})
-    await done
-    return {"events_per_s": rate(count, first, last)}
+    return await meter.done
 
 
 async def echo(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
@@ -171,33 +162,20 @@ async def echo(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
 async def ping(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     payload = b"x" * arguments["payload_bytes"]
     pings = [events.message(n, payload, "ping") for n in range(arguments["round_trips"])]
-    done = asyncio.get_running_loop().create_future()
-    samples: list[float] = []
-    started = 0.0
-
-    def send() -> None:
-        nonlocal started
-        started = clock()
-        client.send_one(pings[len(samples)])
 
     def arrived(messages: list[AnyMessage]) -> None:
-        if type(messages[0]) is not Publish:
-            return
-        samples.append(clock() - started)
-        if len(samples) < len(pings):
-            send()
-        else:
-            done.set_result(None)
+        if type(messages[0]) is Publish:
+            meter.arrived()
 
     client = BareClient("ping", arrived)
+    meter = TripMeter(len(pings), lambda number: client.send_one(pings[number]))
     await client.connect(arguments["address"])
     await client.request("adv", process="ping")
     await client.request("sub", process="pong")
     await client.settle()
     await ready({})
-    send()
-    await done
-    return percentiles_us(samples[len(samples) // 10 :])
+    meter.start()
+    return await meter.done
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from typing import Any
 
 from client import Delivery, anything, connect
 from labctl.bench import events
-from labctl.bench.workers import Ready, clock, percentiles_us, rate, serve
+from labctl.bench.meters import RateMeter, TripMeter
+from labctl.bench.workers import Ready, serve
 
 
 async def background(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
@@ -21,26 +22,14 @@ async def background(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
 
 
 async def subscriber(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
-    expected: int = arguments["events"]
-    done = asyncio.get_running_loop().create_future()
-    count = 0
-    first = last = 0.0
-
-    def arrived(_delivery: Delivery) -> None:
-        nonlocal count, first, last
-        if not count:
-            first = clock()
-        count += 1
-        if count == expected:
-            last = clock()
-            done.set_result(None)
-
-    async with connect(arguments["address"], client_id="subscriber", on_delivery=arrived) as session:
+    meter = RateMeter(arguments["events"])
+    async with connect(
+        arguments["address"], client_id="subscriber", on_delivery=lambda _delivery: meter.add(1)
+    ) as session:
         await session.subscribe({"process": "p1"})
         await session.settled()
         await ready({})
-        await done
-    return {"events_per_s": rate(count, first, last)}
+        return await meter.done
 
 
 async def publisher(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
@@ -75,31 +64,20 @@ async def echo(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
 
 async def ping(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     payload = b"x" * arguments["payload_bytes"]
-    round_trips: int = arguments["round_trips"]
-    done = asyncio.get_running_loop().create_future()
-    samples: list[float] = []
-    started = 0.0
 
-    def send() -> None:
-        nonlocal started
-        started = clock()
-        session.publish_nowait({"process": "ping", "n": len(samples)}, payload)
+    def send(number: int) -> None:
+        session.publish_nowait({"process": "ping", "n": number}, payload)
 
-    def arrived(_delivery: Delivery) -> None:
-        samples.append(clock() - started)
-        if len(samples) < round_trips:
-            send()
-        else:
-            done.set_result(None)
-
-    async with connect(arguments["address"], client_id="ping", on_delivery=arrived) as session:
+    meter = TripMeter(arguments["round_trips"], send)
+    async with connect(
+        arguments["address"], client_id="ping", on_delivery=lambda _delivery: meter.arrived()
+    ) as session:
         await session.advertise({"process": "ping"})
         await session.subscribe({"process": "pong"})
         await session.settled()
         await ready({})
-        send()
-        await done
-    return percentiles_us(samples[len(samples) // 10 :])
+        meter.start()
+        return await meter.done
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from labctl.bench.workers import BenchError, Ready, clock, rate, serve, workers
+from labctl.bench.meters import RateMeter
+from labctl.bench.workers import BenchError, Ready, serve, workers
 
 MODULE = "labctl.bench.mosquitto"
 PACKETS_PER_WRITE = 256
@@ -145,14 +146,12 @@ async def subscriber(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     reader, writer = await _open(arguments["port"], "subscriber")
     await _subscribe(reader, writer, ["p1/#"])
     await ready({})
-    count, first, tail = 0, 0.0, b""
-    while count < arguments["events"]:
-        data = tail + await reader.read(1 << 18)
-        first = first or clock()
-        arrived, tail = _count(data)
-        count += arrived
+    meter, tail = RateMeter(arguments["events"]), b""
+    while not meter.done.done():
+        arrived, tail = _count(tail + await reader.read(1 << 18))
+        meter.add(arrived)
     writer.close()
-    return {"events_per_s": rate(count, first, clock())}
+    return meter.done.result()
 
 
 def _count(data: bytes) -> tuple[int, bytes]:

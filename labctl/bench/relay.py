@@ -16,7 +16,8 @@ from broker import wire
 from broker.transport.stream import Stream
 from broker.wire import Publish
 from labctl.bench import events
-from labctl.bench.workers import Ready, clock, percentiles_us, rate, serve
+from labctl.bench.meters import RateMeter, TripMeter
+from labctl.bench.workers import Ready, serve
 
 
 class Paced(Stream):
@@ -97,24 +98,14 @@ async def relay(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
 class Counter:
     """A bare subscriber: decodes and counts."""
 
-    def __init__(self, expected: int) -> None:
-        self._expected = expected
-        self.count = 0
-        self.first = self.last = 0.0
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, meter: RateMeter) -> None:
+        self._meter = meter
 
     def stream_opened(self, stream: Stream) -> None:
         pass
 
     def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
-        if not self.count:
-            self.first = clock()
-        for message in wire.decode(body):
-            if type(message) is Publish:
-                self.count += 1
-        if self.count >= self._expected and not self.done.done():
-            self.last = clock()
-            self.done.set_result(None)
+        self._meter.add(sum(type(message) is Publish for message in wire.decode(body)))
 
     def turn_ended(self, stream: Stream) -> None:
         pass
@@ -125,11 +116,10 @@ class Counter:
 
 async def subscriber(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
-    counter = Counter(arguments["events"])
-    await loop.create_connection(lambda: Stream(counter), "127.0.0.1", arguments["port"])
+    meter = RateMeter(arguments["events"])
+    await loop.create_connection(lambda: Stream(Counter(meter)), "127.0.0.1", arguments["port"])
     await ready({})
-    await counter.done
-    return {"events_per_s": rate(counter.count, counter.first, counter.last)}
+    return await meter.done
 
 
 class Pacer:
@@ -187,35 +177,26 @@ async def echo(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     return {}
 
 
-class Ping(Pacer):
-    def __init__(self, payload: bytes, count: int) -> None:
+class Pong(Pacer):
+    def __init__(self, meter: TripMeter) -> None:
         super().__init__()
-        self._frames = [wire.frame(events.message(number, payload), 1, 1, 0) for number in range(count)]
-        self.samples: list[float] = []
-        self._sent_at = 0.0
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def send(self, stream: Stream) -> None:
-        if not self._frames:
-            self.done.set_result(None)
-            return
-        self._sent_at = clock()
-        stream.write(self._frames.pop())
+        self._meter = meter
 
     def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         wire.decode(body)
-        self.samples.append(clock() - self._sent_at)
-        self.send(stream)
+        self._meter.arrived()
 
 
 async def ping(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
-    owner = Ping(b"x" * arguments["payload_bytes"], arguments["round_trips"])
+    payload, count = b"x" * arguments["payload_bytes"], arguments["round_trips"]
+    frames = [wire.frame(events.message(number, payload), 1, 1, 0) for number in range(count)]
+    meter = TripMeter(count, lambda number: stream.write(frames[number]))
+    owner = Pong(meter)
     _, stream = await loop.create_connection(lambda: Stream(owner), "127.0.0.1", arguments["port"])
     await ready({})
-    owner.send(stream)
-    await owner.done
-    return percentiles_us(owner.samples[len(owner.samples) // 10 :])
+    meter.start()
+    return await meter.done
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import os
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -119,18 +118,3 @@ async def _run(role: Role, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _say(facts: dict[str, Any]) -> None:
     os.write(sys.stdout.fileno(), json.dumps(facts).encode() + b"\n")
-
-
-def percentiles_us(samples_s: list[float]) -> dict[str, float]:
-    ordered = sorted(samples_s)
-    return {
-        name: round(ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1e6, 1)
-        for name, share in (("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999))
-    }
-
-
-def rate(count: int, first: float, last: float) -> float:
-    return (count - 1) / (last - first) if last > first else 0.0
-
-
-clock = time.perf_counter
