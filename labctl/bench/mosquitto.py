@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import getpass
 import shutil
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from labctl.bench.meters import RateMeter
-from labctl.bench.workers import BenchError, Ready, serve, workers
+from labctl.bench.workers import BenchError, Ready, end_with_parent, serve, workers
 
 MODULE = "labctl.bench.mosquitto"
 PACKETS_PER_WRITE = 256
@@ -65,6 +66,7 @@ def _broker(program: str, folder: Path, port: int, onward: int | None) -> Iterat
         "persistence false",
         "max_queued_messages 0",  # no limit: a dropped event would count as infinitely fast
         "log_dest none",
+        f"user {getpass.getuser()}",  # a change of user would undo that it ends with its parent
     ]
     if onward is not None:
         lines += [
@@ -77,7 +79,10 @@ def _broker(program: str, folder: Path, port: int, onward: int | None) -> Iterat
     config = folder / f"{port}.conf"
     config.write_text("\n".join(lines) + "\n")
     process = subprocess.Popen(
-        [program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [program, "-c", str(config)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=end_with_parent,  # noqa: PLW1509 - nothing here runs in threads
     )
     try:
         _wait_until_listening(process, port)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,6 +26,8 @@ Ready = Callable[[dict[str, Any]], Awaitable[None]]
 Role = Callable[[dict[str, Any], Ready], Awaitable[dict[str, Any]]]
 
 WORKER_S_MAX = 120.0
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 
 class BenchError(LabError):
@@ -96,8 +100,14 @@ def workers(module: str, *roles: tuple[str, dict[str, Any]]) -> Iterator[list[Wo
             worker.stop()
 
 
+def end_with_parent() -> None:
+    """Even a benchmark that is killed leaves no process behind; also fit for `preexec_fn`."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def serve(roles: dict[str, Role]) -> None:
     """The child's end: run the role that the command line names, once."""
+    end_with_parent()
     role, arguments = roles[sys.argv[1]], json.loads(sys.argv[2])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         result = runner.run(_run(role, arguments))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,3 +62,39 @@ def test_matching_is_measured_beside_a_plain_bitset_index(tmp_path: Path) -> Non
     for name in ("decision_us", "decision_us_at_100", "insert_us", "bytes_per_subscription"):
         assert result[name] > 0, name
     assert result["bitset_decision_us"] > 0
+
+
+def test_a_benchmark_that_is_killed_takes_its_processes_with_it(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    """All but the brokers, which `labctl overlay down` finds."""
+    require("mosquitto")
+    command = "from labctl.cli import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", command, "bench", "--events", "5000000", "--peer", "mosquitto"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={"XDG_STATE_HOME": str(tmp_path), "PATH": "/usr/sbin:/usr/bin:/bin"},
+        start_new_session=True,
+    ) as process:
+        _wait_for(lambda: any("mosquitto" in a for p in _workers_of(process.pid) for a in p.arguments))
+        process.kill()
+    _wait_for(lambda: not _workers_of(process.pid))
+    for name in (tmp_path / "labctl" / "overlays").iterdir():
+        subprocess.run(
+            [sys.executable, "-c", command, "overlay", "down", "--name", name.name],
+            env={"XDG_STATE_HOME": str(tmp_path)},
+            check=True,
+        )
+    assert processes.find(lambda other: _is_of(other, process.pid, tmp_path)) == []
+
+
+def _workers_of(session: int) -> list[processes.Process]:
+    return processes.find(lambda p: p.pid != session and _is_of(p, session, Path("/nowhere")))
+
+
+def _wait_for(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
