@@ -2,8 +2,8 @@
 
 `handle(now, source, message) -> Ready`. The caller owns sockets, clock and disk: it makes `records`
 durable, then lets the `sends` leave in order, then notes the `events`. The same core runs in
-`broker.server` and under simulation. Publications have a short cut, `route`, that answers only where
-the bytes go next.
+`broker.server` and under simulation. Publications have a short cut: `refusals` and `Routing.wanted_by`
+answer whether and where to, and their bytes travel as they came.
 
 `ProtocolError` means that the source broke the protocol and must be cut off; the state is untouched.
 """

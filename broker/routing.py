@@ -24,6 +24,7 @@ from broker.filters import (
     subsumes,
 )
 from broker.index import Index, Record
+from broker.records import stamp_of
 from broker.wire import AnyMessage, Forget, Operation, Stamp
 
 Hop = str
@@ -48,17 +49,9 @@ def client_hop(client: str) -> Hop:
     return f"client:{client}"
 
 
-def is_positive(record: Record) -> bool:
-    return record.kind in ("adv", "sub")
-
-
 def _shape(filter_: Filter) -> Names | None:
     exact = not any(isinstance(predicate, (Interval, OneOf)) for predicate in filter_.predicates)
     return filter_.names if exact else None
-
-
-def _stamp_of(record: Record) -> Stamp:
-    return record.stamp
 
 
 class SRT:
@@ -83,7 +76,7 @@ class SRT:
     def add(self, record: Record, hop: Hop) -> None:
         """Store it; advertisements are flooded in order, so what it makes redundant can go at once."""
         log = self._logs.setdefault(hop, {}).setdefault(record.client, [])
-        place = bisect_left(log, record.stamp, key=_stamp_of)
+        place = bisect_left(log, record.stamp, key=stamp_of)
         if place < len(log) and log[place].stamp == record.stamp:
             raise RoutingError(f"client {record.client} has two advertisements with the stamp {record.stamp}")
         log.insert(place, record)
@@ -91,9 +84,7 @@ class SRT:
             return
         older = [r for r in log if r.stamp < record.stamp and not subsumes(record.filter, r.filter)]
         newer = [r for r in log if r.stamp > record.stamp]
-        needed = is_positive(record) or any(
-            is_positive(r) and overlaps(r.filter, record.filter) for r in older
-        )
+        needed = record.positive or any(r.positive and overlaps(r.filter, record.filter) for r in older)
         self._logs[hop][record.client] = [*older, *([record] if needed else []), *newer]
 
     def remove_client(self, client: str) -> None:
@@ -148,7 +139,7 @@ class PRT:
         known = newest.get(record.filter)
         if known is not None:
             older = self._older.setdefault((record.client, record.filter), [])
-            older.append(min(known, record, key=_stamp_of))
+            older.append(min(known, record, key=stamp_of))
         if known is None or known.stamp < record.stamp:
             newest[record.filter] = record
         if known is None:
@@ -161,7 +152,7 @@ class PRT:
         if newest[record.filter] is not record:
             older.remove(record)
         elif older:
-            newest[record.filter] = max(older, key=_stamp_of)
+            newest[record.filter] = max(older, key=stamp_of)
             older.remove(newest[record.filter])
         else:
             del newest[record.filter]
@@ -209,10 +200,10 @@ class PRT:
         older = [
             r for r in self._near(record) if r.stamp < record.stamp and overlaps(r.filter, record.filter)
         ]
-        if not is_positive(record):
-            return not any(map(is_positive, older))
+        if not record.positive:
+            return not any(r.positive for r in older)
         for old in reversed(older):
-            if not is_positive(old):
+            if not old.positive:
                 return False
             if subsumes(old.filter, record.filter):
                 return True
@@ -225,7 +216,7 @@ class PRT:
             return self.index.records(client)
         newest = self._newest[client].get(filter_)
         same = [*self._older.get((client, filter_), ()), *(() if newest is None else (newest,))]
-        return sorted(same, key=_stamp_of)
+        return sorted(same, key=stamp_of)
 
     def _is_crowded(self, client: str) -> bool:
         return len(self._newest.get(client, ())) > SCAN_MAX

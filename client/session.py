@@ -25,7 +25,6 @@ from broker.wire import (
     AnyMessage,
     Joined,
     Kind,
-    Message,
     Publish,
     Refused,
     Request,
@@ -146,6 +145,3 @@ def _as_bytes(payload: object) -> bytes:
     if isinstance(payload, (bytearray, memoryview)):
         return bytes(payload)
     raise InvalidFilter(f"a payload is bytes, not {type(payload).__name__}; encode it first")
-
-
-__all__ = ["Arrived", "Delivery", "Done", "Message", "Outcome", "PublicationRefused", "Session"]
