@@ -61,7 +61,7 @@ def readme_program() -> tuple[str, str]:
 
 @in_loop
 async def test_subscribe_returns_at_the_edge_and_settled_when_every_broker_has_it(tmp_path: Path) -> None:
-    slow = {"delay_ms": 200.0}
+    slow = {"delay_ms": 1000.0}
     async with (
         running(tmp_path, LINE, delays={("b3", "b2"): slow}) as overlay,
         connect(overlay.address("b1"), client_id="E") as e,
@@ -71,10 +71,10 @@ async def test_subscribe_returns_at_the_edge_and_settled_when_every_broker_has_i
         await e.settled()
         began = time.monotonic()
         await a.subscribe({"k": 1})
-        assert time.monotonic() - began < 0.2, "it waited for more than the edge broker"
+        assert time.monotonic() - began < 1.0, "it waited for more than the edge broker"
         await e.publish({"k": 1}, b"before it holds at b1")
         await a.settled()
-        assert time.monotonic() - began > 0.2
+        assert time.monotonic() - began >= 1.0
         await e.publish({"k": 1}, b"after")
         assert (await a.next_delivery(5)).payload == b"after"
 

@@ -88,8 +88,8 @@ def test_many_are_stopped_in_the_time_of_one() -> None:
             assert child.stdout is not None
             child.stdout.readline()
         began = time.monotonic()
-        processes.stop([seen(first.pid), seen(second.pid)], term_s=0.5)
-        assert time.monotonic() - began < 0.95
+        processes.stop([seen(first.pid), seen(second.pid)], term_s=2)
+        assert time.monotonic() - began < 3.9
 
 
 def test_finding_leaves_ourselves_out() -> None:

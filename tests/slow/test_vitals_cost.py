@@ -1,4 +1,4 @@
-"""What the vitals of a process at rest cost, measured in a process that does nothing else."""
+"""How often the vitals of a process at rest wake it: waking is what costs, and `labctl bench` measures that."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-CPU_PERCENT_MAX = 0.06
-"""0.026 to 0.028 was measured on a quiet virtual machine; twice that is allowed on a disturbed one. A
-broker at rest may use 0.1 in all."""
-
-PROGRAM = """
-import asyncio, os, time
+REST_S = 6
+PROGRAM = f"""
+import asyncio, os, resource
 import uvloop
 from broker.transport.log import JsonLog
 from broker.transport.vitals import Vitals
@@ -24,14 +21,15 @@ async def main():
     vitals = Vitals(log.emit)
     vitals.start()
     await asyncio.sleep(2.5)
-    before = time.process_time()
-    await asyncio.sleep(8)
-    print(100 * (time.process_time() - before) / 8)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+    await asyncio.sleep({REST_S})
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before)
 
 uvloop.run(main())
 """
 
 
-def test_vitals_of_a_process_at_rest_cost_next_to_nothing() -> None:
+def test_vitals_of_a_process_at_rest_wake_it_about_once_a_second() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert float(done.stdout) <= CPU_PERCENT_MAX
+    # A busy process is woken ten times a second; one wake more is the end of the sleep itself.
+    assert int(done.stdout) <= 3 * REST_S
