@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from broker.filters import FilterError, Overlap
-from broker.index import Record
+from broker.hops import Hop, broker_hop, client_hop
 from broker.limits import (
     LimitExceeded,
     Limits,
@@ -24,9 +24,12 @@ from broker.limits import (
     check_filter_within,
     check_publication,
 )
-from broker.membership import CRT, Claim, OverlayMap, Wave, Waves
-from broker.routing import Hop, Routing, RoutingError, Sends, broker_hop, client_hop
-from broker.space import Space
+from broker.membership import Claim, OverlayMap, Wave, Waves
+from broker.records import Record, RoutingError
+from broker.routing import Routing, operation
+from broker.site import Event, Guest, ProtocolError, Ready, Site
+from broker.transactions.dtx import Dtx
+from broker.transactions.stx import Stx
 from broker.wire import (
     NO_KEY,
     Accepted,
@@ -36,7 +39,6 @@ from broker.wire import (
     Join,
     JoinAnswer,
     Joined,
-    Key,
     Leave,
     Operation,
     Publish,
@@ -48,12 +50,10 @@ from broker.wire import (
     brief,
 )
 
+__all__ = ["Broker", "ClientArrived", "ClientGone", "Event", "ProtocolError", "Ready"]
+
 OPEN_SETTLES_MAX = 1024
 """Of one client."""
-
-
-class ProtocolError(Exception):
-    """The source sent what it must not send; the text is fit to be sent back."""
 
 
 class ClientArrived(Struct, frozen=True):
@@ -68,32 +68,15 @@ class ClientGone(Struct, frozen=True):
     reason: str
 
 
-class Event(Struct, frozen=True):
-    """Something worth a line in the log or a look by the server."""
-
-    name: str
-    fields: dict[str, Any]
+class ClientAway(Struct, frozen=True):
+    """A client's connection is lost; it may come back."""
 
 
-class Ready(Struct):
-    """What follows from a message. `records` is for the journal: durable before the sends leave."""
-
-    sends: Sends
-    events: list[Event]
-    records: Sequence[bytes] = ()
+class ClientBack(Struct, frozen=True):
+    """It has come back."""
 
 
-class Guest(Struct):
-    """A client of this broker."""
-
-    incarnation: int
-    joined: bool = False
-    yielded_to: str = ""
-    """Another broker that claims the same id and goes first."""
-    operations: int = 0
-    settles: int = 0
-    space: Space = field(default_factory=Space)
-    """What it may publish."""
+Input = AnyMessage | ClientArrived | ClientGone | ClientAway | ClientBack
 
 
 class Broker:
@@ -110,18 +93,24 @@ class Broker:
         self.limits = limits or Limits()
         self.neighbours = tuple(broker_hop(n) for n in neighbours)
         self.routing = Routing(self.neighbours, overlap, self.limits.records_max)
-        self.crt = CRT()
+        self.site = Site(broker, self.neighbours, self.routing, self.limits)
+        self.crt = self.site.crt
+        self.guests = self.site.guests
         self.overlay = OverlayMap(broker, incarnation)
-        self.guests: dict[str, Guest] = {}
         self.joins = Waves()
         self.settles = Waves()
-        self.last_key: Key = NO_KEY
+        self.dtx = Dtx(self.site)
+        self.stx = Stx(self.site)
         self._from_client: dict[type, Callable[[str, Any], Ready]] = {
             ClientArrived: self._client_arrived,
             ClientGone: self._client_gone,
+            ClientAway: self._client_away,
+            ClientBack: self._client_back,
             Publish: self._publish,
             Request: self._request,
             Settle: self._settle_for_client,
+            **self.dtx.from_client,
+            **self.stx.from_client,
         }
         self._from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
             Publish: self._forward,
@@ -133,13 +122,15 @@ class Broker:
             Announce: self._announce,
             Settle: self._settle,
             Settled: self._settled,
+            **self.dtx.from_broker,
+            **self.stx.from_broker,
         }
 
     def start(self) -> Ready:
         """Make ourselves known; the first thing that every neighbour gets from us."""
-        return Ready(self._to_others("", Announce(self.id, self.incarnation, "")), [])
+        return Ready(self.site.to_others("", Announce(self.id, self.incarnation, "")), [])
 
-    def handle(self, now: float, source: Hop, message: AnyMessage | ClientArrived | ClientGone) -> Ready:
+    def handle(self, now: float, source: Hop, message: Input) -> Ready:
         role, _, name = source.partition(":")
         handlers: dict[type, Callable[[str, Any], Ready]]
         if role == "broker" and source in self.neighbours:
@@ -151,7 +142,24 @@ class Broker:
         handler = handlers.get(type(message))
         if handler is None:
             raise ProtocolError(f"a {role} does not send {type(message).__name__}")
-        return handler(name, message)
+        self.site.now = now
+        self.routing.compacts = not self.dtx and not self.stx
+        ready = handler(name, message)
+        if self.stx and type(message) is not Publish:
+            ready += self.stx.pump_all()  # a table may have changed
+        return ready
+
+    def expire(self, now: float) -> Ready:
+        """End the transactions whose lifetime is over; to be called now and then while some are open."""
+        self.site.now = now
+        ready = self.dtx.expire(now)
+        ready += self.stx.expire(now)
+        ready += self.stx.pump_all()
+        return ready
+
+    @property
+    def has_open_transactions(self) -> bool:
+        return bool(self.dtx or self.stx)
 
     def route(self, source: Hop, message: Publish) -> Collection[Hop]:
         """Where a publication from a neighbour goes next: the short cut for forwarding its bytes."""
@@ -193,9 +201,9 @@ class Broker:
     # Advertisements and subscriptions
 
     def _request(self, client: str, message: Request) -> Ready:
-        guest = self._joined_guest(client)
+        guest = self.site.joined_guest(client)
         hop = client_hop(client)
-        stamp: Stamp = (self.last_key, 1, guest.incarnation, guest.operations + 1)
+        stamp = self.site.next_stamp(guest)
         try:
             check_filter_within(message.filter, self.limits)
             sends = self.routing.apply(Record(message.kind, client, stamp, message.filter), hop)
@@ -204,7 +212,18 @@ class Broker:
         guest.operations += 1
         if message.kind in ("adv", "uadv"):
             guest.space.change(message.kind == "adv", message.filter)
-        return Ready([*sends, (hop, Accepted(message.number))], [])
+        ready = Ready([*sends, (hop, Accepted(message.number))], [])
+        self.site.note(
+            ready,
+            "processed",
+            tx="",
+            op=message.number,
+            kind=message.kind,
+            client=client,
+            stamp=stamp,
+            source=hop,
+        )
+        return ready
 
     def _operation(self, source: Hop, message: Operation) -> Ready:
         key, class_, incarnation, number = message.stamp
@@ -213,12 +232,25 @@ class Broker:
             raise ProtocolError(f"an operation of {message.client}, who has not joined behind {source}")
         # The parts that all records of a client share are shared in memory too.
         stamp: Stamp = (NO_KEY if key == NO_KEY else key, class_, claim.incarnation, number)
+        record = Record(message.kind, message.client, stamp, message.filter)
+        if message.tx and not self._adopt(record, message):
+            return Ready([], [])
         try:
             check_filter_within(message.filter, self.limits)
-            sends = self.routing.apply(Record(message.kind, message.client, stamp, message.filter), source)
+            known = self.routing.find(record, source)
+            if known is not None and (known.kind, known.filter) == (record.kind, record.filter):
+                # A transaction has brought it here before.
+                return Ready([(hop, operation(known)) for hop in self.routing.send_on(known, source)], [])
+            sends = self.routing.apply(record, source)
         except (FilterError, LimitExceeded, RoutingError) as error:
             raise ProtocolError(str(error)) from error
         return Ready(sends, [])
+
+    def _adopt(self, record: Record, message: Operation) -> bool:
+        """It was written in a transaction and comes by itself, attracted; False: that was aborted here."""
+        if message.step:
+            return self.stx.adopt(record, message)
+        return self.dtx.adopt(record, message)
 
     def _forget(self, source: Hop, message: Forget) -> Ready:
         if self.crt.behind(message.client, source, message.stamp[2]) is None:
@@ -241,7 +273,7 @@ class Broker:
         wave = self.joins.start(_join_key(join), client_hop(client), self.neighbours)
         if wave is not None:
             return self._join_ends(join, wave)
-        return Ready(self._to_others("", join), [])
+        return Ready(self.site.to_others("", join), [])
 
     def _client_gone(self, client: str, message: ClientGone) -> Ready:
         guest = self.guests.pop(client, None)
@@ -249,9 +281,23 @@ class Broker:
             return Ready([], [])
         leave = Leave(client, guest.incarnation, self.id)
         self.joins.forget((client, guest.incarnation, self.id))
-        self._remove(leave)
-        event = Event("client-gone", {"client": client, "reason": message.reason})
-        return Ready(self._to_others("", leave), [event])
+        ready = Ready(self.site.to_others("", leave), [])
+        ready += self._remove(leave)
+        ready.events.append(Event("client-gone", {"client": client, "reason": message.reason}))
+        return ready
+
+    def _client_away(self, client: str, message: ClientAway) -> Ready:
+        guest = self.guests.get(client)
+        if guest is None:
+            return Ready([], [])
+        guest.away = True
+        return self.dtx.client_away(client)
+
+    def _client_back(self, client: str, message: ClientBack) -> Ready:
+        guest = self.guests.get(client)
+        if guest is not None:
+            guest.away = False
+        return Ready([], [])
 
     def _join(self, source: Hop, message: Join) -> Ready:
         self._check_direction(source, message.home)
@@ -271,7 +317,7 @@ class Broker:
         wave = self.joins.start(_join_key(message), source, onward)
         if wave is not None:
             return self._join_ends(message, wave)
-        return Ready(self._to_others(source, message), [])
+        return Ready(self.site.to_others(source, message), [])
 
     def _join_answer(self, source: Hop, message: JoinAnswer) -> Ready:
         wave = self.joins.answer(_join_key(message), source, message.holder)
@@ -291,24 +337,30 @@ class Broker:
             return Ready([(wave.origin, Joined(len(self.overlay.known) + 1))], [event])
         del self.guests[join.client]
         leave = Leave(join.client, join.incarnation, self.id)
-        self._remove(leave)
-        return Ready(self._to_others("", leave), [_in_use(join.client, holder)])
+        ready = Ready(self.site.to_others("", leave), [_in_use(join.client, holder)])
+        ready += self._remove(leave)
+        return ready
 
     def _leave(self, source: Hop, message: Leave) -> Ready:
         self._check_direction(source, message.home)
-        self._remove(message)
         self.joins.forget((message.client, message.incarnation, message.home))
-        return Ready(self._to_others(source, message), [])
+        ready = Ready(self.site.to_others(source, message), [])
+        ready += self._remove(message)
+        return ready
 
-    def _remove(self, leave: Leave) -> None:
+    def _remove(self, leave: Leave) -> Ready:
         claim = self.crt.remove(leave)
-        if claim is not None:
-            self.routing.remove_client(leave.client, claim.incarnation, claim.hop)
+        if claim is None:
+            return Ready([], [])
+        self.routing.remove_client(leave.client, claim.incarnation, claim.hop)
+        ready = self.dtx.client_left(leave.client)
+        ready += self.stx.client_left(leave.client)
+        return ready
 
     # Settling
 
     def _settle_for_client(self, client: str, message: Settle) -> Ready:
-        guest = self._joined_guest(client)
+        guest = self.site.joined_guest(client)
         if guest.settles >= OPEN_SETTLES_MAX:
             reason = f"{client} has {OPEN_SETTLES_MAX} settles under way: the limit"
             return Ready([(client_hop(client), Refused(message.number, reason))], [])
@@ -325,7 +377,7 @@ class Broker:
         wave = self.settles.start(key, source, onward)
         if wave is not None:
             return self._settle_ends(wave, Settled(*key))
-        return Ready(self._to_others(source, message), [])
+        return Ready(self.site.to_others(source, message), [])
 
     def _settled(self, source: Hop, message: Settled) -> Ready:
         wave = self.settles.answer((message.origin, message.number), source)
@@ -344,7 +396,9 @@ class Broker:
         fault = self.overlay.hear(message, source)
         if fault is None:
             onward = Announce(message.broker, message.incarnation, message.next or self.id)
-            return Ready(self._to_others(source, onward), [Event("broker-known", {"broker": message.broker})])
+            return Ready(
+                self.site.to_others(source, onward), [Event("broker-known", {"broker": message.broker})]
+            )
         return Ready([], [Event("fatal", {"reason": fault, "exit_code": 2})] if fault else [])
 
     # Helpers
@@ -354,15 +408,6 @@ class Broker:
         known = self.overlay.known.get(home)
         if known is None or known.hop != source:
             raise ProtocolError(f"news of a client of {home}, which does not lie behind {source}")
-
-    def _joined_guest(self, client: str) -> Guest:
-        guest = self.guests.get(client)
-        if guest is None or not guest.joined:
-            raise ProtocolError(f"{client} has not joined")
-        return guest
-
-    def _to_others(self, source: Hop, message: AnyMessage) -> Sends:
-        return [(hop, message) for hop in self.neighbours if hop != source]
 
 
 def _join_key(join: Join | JoinAnswer) -> tuple[str, int, str]:

@@ -14,7 +14,7 @@ Pure: no I/O, no clock. `broker.table` and `broker.boxes` find records; this mod
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -154,27 +154,50 @@ class Index:
 
     def hops_within(self, tag: str, event: Event) -> Collection[str]:
         """The same for the committed view plus the transaction's own records."""
-        own = {r.client for r in self._tagged.get(tag, ()) if contains(r.filter, event)}
+        return self.hops_with(
+            ((r, self._clients[r.client].home.hop) for r in self._tagged.get(tag, ())), event
+        )
+
+    def hops_with(self, extra: Iterable[tuple[Record, str]], event: Event) -> Collection[str]:
+        """The same for the committed view plus other records, each with its client's hop."""
+        own: dict[str, tuple[Record, str]] = {}
+        for record, hop in extra:
+            if contains(record.filter, event):
+                rival = own.get(record.client)
+                if rival is None or rival[0].stamp < record.stamp:
+                    own[record.client] = (record, hop)
         if not own:
             return self.hops(event)
         inside: set[str] = set()
         outside: set[str] = set()
-        for client in own:
-            (inside if self.subscribed(client, event, tag) else outside).add(self._clients[client].home.hop)
+        for client, (record, hop) in own.items():
+            known = self.newest(client, event)
+            decides = record if known is None or known.stamp < record.stamp else known
+            (inside if decides.positive else outside).add(hop)
         outside -= inside
         found = inside.union(self.hops(event)) - outside
         memo: Memo = {}
-        if outside:  # a client that the transaction takes out may not be the only one behind its hop
+        if outside:  # a client that is taken out may not be the only one behind its hop
             for record in self._wanted.matching(event, tuple(event)):
                 if record.home.hop in outside and record.client not in own and _holds(record, event, memo):
                     found.add(record.home.hop)
         return found
 
+    def tagged(self, tag: str | None = None) -> Iterator[tuple[Record, str]]:
+        """The records of one undecided transaction, or of all, each with its client's hop."""
+        lists = self._tagged.values() if tag is None else (self._tagged.get(tag, ()),)
+        return ((r, self._clients[r.client].home.hop) for records in lists for r in records)
+
     def subscribed(self, client: str, event: Event, tag: str | None = None) -> bool:
         """Whether one client is in: in the committed view, or in that plus a transaction's own records."""
+        decides = self.newest(client, event, tag)
+        return decides is not None and decides.positive
+
+    def newest(self, client: str, event: Event, tag: str | None = None) -> Record | None:
+        """Of a client's records that contain the event, committed or of one transaction, the one that decides."""
         entry = self._clients.get(client)
         if entry is None:
-            return False
+            return None
         if len(entry) <= SCAN_MAX:
             deciding = [r for r in entry.in_order() if r.tag in (None, tag) and contains(r.filter, event)]
         else:
@@ -185,7 +208,7 @@ class Index:
             deciding = [r for r in own if r.client == client and contains(r.filter, event)]
             deciding += [r for r in self._wanted.matching(event, names) if r.client == client]
             deciding += [hole] if hole is not None else []
-        return bool(deciding) and max(deciding, key=stamp_of).positive
+        return max(deciding, key=stamp_of, default=None)
 
     def _add_ranged(
         self, steps: tuple[RangedStep, ...], event: Event, names: Names, exact: tuple[str, ...]

@@ -32,6 +32,10 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """Of an attribute's name, a string value or a client id, in characters."""
     values_max: int = 256
     """In one `one_of`."""
+    transactions_max: int = 1000
+    """Of one client, open at a time."""
+    plan_lifetime_ms: int = 30_000
+    """An S-TX transaction that is not committed by then is aborted."""
     records_max: int = 4_000_000
     """Advertisements and subscriptions of one client that a broker keeps."""
 

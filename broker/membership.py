@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from broker.routing import Hop
+from broker.hops import Hop
 from broker.wire import Announce, Leave
 
 

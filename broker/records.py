@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from broker.table import Table
 
 
+class RoutingError(Exception):
+    """A record that the tables cannot take; the text says why."""
+
+
 class Few(list["Record"]):
     """Holes of a client that has only a few: a table for them would take more memory than they do."""
 
@@ -62,6 +66,10 @@ class Record(Struct, gc=False, eq=False, weakref=False):
     filter: Filter
     tag: str | None = None
     """The undecided transaction that wrote it."""
+    step: int = 0
+    """Its number in its transaction's plan, if it has one."""
+    writer: str = ""
+    """That transaction, until it has ended at this broker: others may still wait for the step."""
     sent: int = 0
     """Bit set of neighbours that it was sent to; owned by routing."""
     home: Home = field(default_factory=lambda: NOWHERE)

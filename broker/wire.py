@@ -1,4 +1,5 @@
-"""Every message, its encoding and its framing; nothing else in the project knows bytes.
+"""Every message, its encoding and its framing; nothing else in the project knows bytes. (Those of
+transactions are declared in `broker.txmessages`.)
 
 A connection carries frames. A frame is a header (`HEADER`: body length, number of its first message
 on this link, how many of the peer's messages have been processed) and a body: a msgpack array of
@@ -16,10 +17,14 @@ from struct import Struct as Layout
 from typing import Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from broker.filters import Event, Filter, Overlap
 from broker.limits import Limits
+from broker.txmessages import TransactionMessage
+from broker.vocabulary import NO_KEY, Key, Kind, Message, Stamp
+
+__all__ = ["NO_KEY", "Key", "Kind", "Message", "Stamp"]
 
 PROTOCOL_VERSION = 1
 MESSAGE_BYTES_MAX = 1 << 20
@@ -46,20 +51,9 @@ GoodbyeCode = Literal[
     "timeout",
 ]
 
-Kind = Literal["adv", "uadv", "sub", "usub"]
-Key = tuple[int, str]
-"""Place of a transaction in the commit order: (epoch, transaction id); `NO_KEY` before the first."""
-NO_KEY: Key = (0, "")
-Stamp = tuple[Key, int, int, int]
-"""(key, class, incarnation, number): orders the records of one client, and only those."""
-
 
 class WireError(Exception):
     """The peer sent bytes that are not a frame of this protocol; the text is fit to be sent back."""
-
-
-class Message(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """Base of all messages: one array, tag first."""
 
 
 class Hello(Message, frozen=True, tag=1):
@@ -150,6 +144,12 @@ class Operation(Message, frozen=True, tag=20):
     client: str
     stamp: Stamp
     filter: Filter
+    tx: str = ""
+    """The transaction that wrote it, if it has not ended everywhere."""
+    step: int = 0
+    """Its number in the transaction's plan, if it has one."""
+    decided: bool = False
+    """The transaction has committed at the sender."""
 
 
 class Join(Message, frozen=True, tag=21):
@@ -226,6 +226,7 @@ AnyMessage = (
     | StatusRequest
     | StatusAnswer
     | Ping
+    | TransactionMessage
 )
 
 

@@ -63,7 +63,7 @@ class Carrier:
         self.room = asyncio.Event()
         """Set whenever the broker has processed something of ours, and when it never will."""
         self.broker = ""
-        self._incarnation = time.time_ns()
+        self.incarnation = time.time_ns()
         self._broker_incarnation = 0
         self._was_up = False
         """The connection that is being kept has been welcomed."""
@@ -102,7 +102,7 @@ class Carrier:
     def stream_opened(self, stream: Stream) -> None:
         stream.say(
             Hello(
-                PROTOCOL_VERSION, "client", self._client_id, "", self._incarnation,
+                PROTOCOL_VERSION, "client", self._client_id, "", self.incarnation,
                 self._broker_incarnation, self.channel.link.processed, "all",
             )
         )  # fmt: skip

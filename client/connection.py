@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -19,11 +19,13 @@ from typing import Any
 from broker import wire
 from broker.address import AddressError, parse_address
 from broker.filters import Value
-from broker.wire import AnyMessage, Kind, Publish, Welcome
+from broker.wire import AnyMessage, Publish, Welcome
 from client.carrier import LEAVE_S_MAX, Carrier
 from client.errors import ClientError, ConnectionFailed, SessionClosed, TimedOut
-from client.session import Arrived, Delivery, Done, PublicationRefused, Session
+from client.session import Delivery
 from client.settings import Settings
+from client.transactions import Handler
+from client.verbs import Verbs
 
 LONE_S = 100e-6
 """A publication that follows the one before it by more is not held back to go with others."""
@@ -34,45 +36,51 @@ PUBLISH_BYTES_MAX = 2 << 20
 
 
 def connect(
-    where: str, *, client_id: str, on_delivery: Callable[[Delivery], None] | None = None, **settings: Any
+    where: str,
+    *,
+    client_id: str,
+    on_delivery: Callable[[Delivery], None] | None = None,
+    on_tcm: Handler | None = None,
+    **settings: Any,
 ) -> Connection:
-    """A client of the broker at `host:port`, to be used with `async with`; further settings as in `Settings`."""
+    """A client of the broker at `host:port`, to be used with `async with`; further settings as in `Settings`.
+
+    `on_tcm(tcm, frame)` is called for each control message of a D-TX transaction; what it does with
+    `frame` (subscribe, publish, ...) becomes part of that transaction.
+    """
     try:
         host, port = parse_address(where)
     except AddressError as error:
         raise ConnectionFailed(str(error)) from None
-    return Connection(host, port, client_id, on_delivery, Settings(**settings))
+    return Connection(host, port, client_id, on_delivery, on_tcm, Settings(**settings))
 
 
-class Connection:
+class Connection(Verbs):
     def __init__(
         self,
         host: str,
         port: int,
         client_id: str,
         on_delivery: Callable[[Delivery], None] | None,
+        on_tcm: Handler | None,
         settings: Settings,
     ) -> None:
-        self._host, self._port = host, port
-        self.client_id = client_id
+        super().__init__(client_id, partial(random.getrandbits, 64), self, settings.timeout_s, on_tcm)
+        self._host, self._tcp_port = host, port
         self._on_delivery = on_delivery
         self._settings = settings
-        self._session = Session(client_id, partial(random.getrandbits, 64))
         self._deliveries: deque[Delivery] = deque()
         self._payload_bytes = 0
         """Of the deliveries that wait."""
         self._held: deque[tuple[list[AnyMessage], int]] = deque()
-        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._ended: ClientError | None = SessionClosed("not connected yet: use `async with connect(...)`")
         self._was_opened = False
         self._is_leaving = False
         self._turn_bytes = 0
         self._flush_is_due = False
         self._flushed_at = 0.0
-        self.refusals: list[str] = []
-        """Publications that the broker did not take, as sentences; empty unless advertisements changed."""
         self.broker = ""
-        self.brokers = 0
 
     async def __aenter__(self) -> Connection:
         if self._was_opened:
@@ -81,7 +89,8 @@ class Connection:
         loop = self._loop = asyncio.get_running_loop()
         self._joined: asyncio.Future[None] = loop.create_future()
         self._news = asyncio.Event()
-        self._carrier = Carrier(self, self.client_id, self._host, self._port, self._settings)
+        self._carrier = Carrier(self, self.client_id, self._host, self._tcp_port, self._settings)
+        self.transactions.incarnation = self._carrier.incarnation
         self._channel = self._carrier.channel
         self._ended = None
         try:
@@ -89,7 +98,7 @@ class Connection:
         except TimeoutError:
             what = "the overlay did not confirm the client" if self.broker else "no broker answered"
             limit = f"within {self._settings.timeout_s:g} s"
-            error = ConnectionFailed(f"{self._host}:{self._port}: {what} {limit}")
+            error = ConnectionFailed(f"{self._host}:{self._tcp_port}: {what} {limit}")
             self.ended(error)
             await self._carrier.stop()
             raise error from None
@@ -111,21 +120,6 @@ class Connection:
 
     # What a program does with it
 
-    async def advertise(self, constraints: Mapping[str, Any]) -> None:
-        """Announce what will be published; returns when the edge broker has accepted it."""
-        await self._request("adv", constraints)
-
-    async def unadvertise(self, constraints: Mapping[str, Any]) -> None:
-        await self._request("uadv", constraints)
-
-    async def subscribe(self, constraints: Mapping[str, Any]) -> None:
-        """Ask for matching publications; returns when the edge broker has accepted it."""
-        await self._request("sub", constraints)
-
-    async def unsubscribe(self, constraints: Mapping[str, Any]) -> None:
-        """Take the filter out of what is subscribed; it may be a part of an earlier subscription."""
-        await self._request("usub", constraints)
-
     async def publish(self, event: Mapping[str, Value], payload: bytes = b"") -> None:
         """Send an event; waits only while the broker is behind."""
         if not self.publish_nowait(event, payload):
@@ -141,11 +135,6 @@ class Connection:
         if not self._flush_is_due:
             self._flush_soon()
         return self._turn_bytes < PUBLISH_TURN_BYTES
-
-    async def settled(self, timeout_s: float | None = None) -> None:
-        """Returns when everything issued before it holds at every broker."""
-        message = self._session.settle()
-        await self._ask(message, message.number, timeout_s)
 
     async def deliveries(self) -> AsyncIterator[Delivery]:
         """What arrives, until the session is closed."""
@@ -184,25 +173,42 @@ class Connection:
     def _closed(self) -> SessionClosed:
         return SessionClosed(f"the session of {self.client_id} is closed")
 
-    # Requests
+    # What the verbs need
 
-    async def _request(self, kind: Kind, constraints: Mapping[str, Any]) -> None:
-        message = self._session.request(kind, constraints)
-        await self._ask(message, message.number, None)
-
-    async def _ask(self, message: wire.Message, number: int, timeout_s: float | None) -> None:
-        if self._ended is not None:
-            raise self._ended
-        answer = self._waiting[number] = self._loop.create_future()
+    def send(self, message: AnyMessage) -> None:
         self._channel.send(message)
         self._channel.flush()
-        limit = self._settings.timeout_s if timeout_s is None else timeout_s
-        try:
-            await asyncio.wait_for(answer, limit)
-        except TimeoutError:
-            raise TimedOut(f"no answer to {type(message).__name__} {number} within {limit:g} s") from None
-        finally:
-            self._waiting.pop(number, None)
+
+    def future(self) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        # Seen, even if nobody awaits it.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return future
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_s, callback)
+
+    def delivered(self, publication: Delivery, tx: str) -> None:
+        if self._on_delivery is None:
+            self._keep(publication)
+            self._news.set()
+        else:
+            self._call(self._on_delivery, publication)
+
+    def joined(self) -> None:
+        if not self._joined.done():
+            self._joined.set_result(None)
+
+    def _check_open(self) -> None:
+        if self._ended is not None:
+            raise self._ended
+
+    # Publishing
 
     async def _let_others_work(self) -> None:
         self._turn_bytes = 0
@@ -251,10 +257,12 @@ class Connection:
         if self._ended is not None:
             return
         self._ended = error
-        for future in (*self._waiting.values(), self._joined):
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # seen, even if nobody awaits it
+        if not self._joined.done():
+            self._joined.set_exception(error)
+            self._joined.exception()  # seen, even if nobody awaits it
+        self.lost(error)
+        for task in self._tasks:
+            task.cancel()
         self._news.set()
         self._carrier.room.set()
 
@@ -262,10 +270,9 @@ class Connection:
         callback, queue = self._on_delivery, self._deliveries
         for message in messages:
             if type(message) is not Publish:
-                self._other(message)
+                self.receive(message)
             elif callback is None:
-                queue.append(message)
-                self._payload_bytes += len(message.payload)
+                self._keep(message)
             else:
                 self._call(callback, message)
         if queue:
@@ -279,27 +286,6 @@ class Connection:
             self._loop.call_exception_handler(
                 {"message": f"on_delivery of {self.client_id} raised", "exception": error}
             )
-
-    def _other(self, message: AnyMessage) -> None:
-        outcome = self._session.receive(message)
-        if isinstance(outcome, Done):
-            self._answered(outcome)
-        elif isinstance(outcome, Arrived):
-            self.brokers = outcome.brokers
-            if not self._joined.done():
-                self._joined.set_result(None)
-        elif isinstance(outcome, PublicationRefused):
-            self.refusals.append(outcome.reason)
-            self._carrier.note("publication-refused", reason=outcome.reason)
-
-    def _answered(self, outcome: Done) -> None:
-        answer = self._waiting.get(outcome.number)
-        if answer is None or answer.done():
-            return
-        if outcome.error is None:
-            answer.set_result(None)
-        else:
-            answer.set_exception(outcome.error)
 
     # Deliveries that wait for the program
 
@@ -318,6 +304,10 @@ class Connection:
             self._news.clear()
             await self._news.wait()
         return True
+
+    def _keep(self, delivery: Delivery) -> None:
+        self._deliveries.append(delivery)
+        self._payload_bytes += len(delivery.payload)
 
     def _take(self) -> Delivery:
         delivery = self._deliveries.popleft()

@@ -45,3 +45,11 @@ class SessionClosed(ClientError):
 
 class TimedOut(ClientError):
     """No answer in time: whether the request took effect is not known."""
+
+
+class TransactionAborted(ClientError):
+    """Nothing of the transaction has happened; the text says why."""
+
+
+class OutcomeUnknown(ClientError):
+    """The transaction was about to commit, or has committed in part; the text says what is known."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from broker.filters import Filter, FilterError, Value, make_filter
+from broker.filters import Event, Filter, FilterError, Value, make_filter
 from broker.limits import (
     LimitExceeded,
     Limits,
@@ -67,11 +67,11 @@ class Session:
         self.limits = limits or Limits()
         self._draw_id = draw_id
         self._number = 0
-        self._space = Space()
+        self.space = Space()
         self._open: dict[int, tuple[Kind, Filter] | None] = {}
 
     def request(self, kind: Kind, constraints: Mapping[str, Any]) -> Request:
-        filter_ = self._filter(constraints)
+        filter_ = self.filter(constraints)
         self._number += 1
         request = Request(self._number, kind, filter_)
         if len(encode(request)) > MESSAGE_BYTES_MAX:
@@ -80,6 +80,13 @@ class Session:
         return request
 
     def publish(self, event: Mapping[str, Value], payload: bytes = b"") -> Publish:
+        event, payload = self.checked(event, payload)
+        if not self.space.contains(event):
+            raise NotAdvertised(f"{event} is outside what {self.client_id} advertises; advertise it first")
+        return Publish(self._draw_id(), event, payload)
+
+    def checked(self, event: Mapping[str, Value], payload: bytes) -> tuple[Event, bytes]:
+        """What is to be published, in the form that the wire takes."""
         if type(event) is not dict:
             event = dict(event)
         if not isinstance(payload, bytes):
@@ -90,9 +97,7 @@ class Session:
             raise InvalidFilter(str(error)) from None
         except LimitExceeded as error:
             raise TooLarge(str(error)) from None
-        if not self._space.contains(event):
-            raise NotAdvertised(f"{event} is outside what {self.client_id} advertises; advertise it first")
-        return Publish(self._draw_id(), event, payload)
+        return event, payload
 
     def settle(self) -> Settle:
         self._number += 1
@@ -116,7 +121,7 @@ class Session:
     def _accepted(self, number: int) -> Done | None:
         operation = self._open.get(number)
         if operation is not None and operation[0] in ("adv", "uadv"):
-            self._space.change(operation[0] == "adv", operation[1])
+            self.space.change(operation[0] == "adv", operation[1])
         return self._done(number)
 
     def _refused(self, message: Refused) -> Outcome | None:
@@ -130,7 +135,7 @@ class Session:
         del self._open[number]
         return Done(number, error)
 
-    def _filter(self, constraints: Mapping[str, Any]) -> Filter:
+    def filter(self, constraints: Mapping[str, Any]) -> Filter:
         try:
             filter_ = make_filter(constraints)
             check_filter_within(filter_, self.limits)

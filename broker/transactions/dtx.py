@@ -1,0 +1,510 @@
+"""D-TX and D-TX_NI at a broker (Section 4, corrected): contexts, operations, votes, decisions; pure.
+
+Every broker has a context of the transaction before its first operation. An operation is routed by what
+its context sees, logged, passed on, and acknowledged when everybody behind has acknowledged it. At the
+vote the log is replayed on what is committed by then: another outcome is a conflict. Transactions commit
+in the order of their keys; one that comes too late for its place votes no. D-TX_NI keeps the rounds and
+drops the isolation: its records stand in the tables at once, under its tag.
+
+The rules that order votes are in `broker.transactions.order`; docs/protocols.md has the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from broker.filters import FilterError
+from broker.hops import Hop, client_hop, is_client, name_of
+from broker.limits import LimitExceeded, check_filter_within, check_publication
+from broker.records import Record, RoutingError
+from broker.routing import operation
+from broker.site import ProtocolError, Ready, Site
+from broker.transactions.context import Context, Entry, Logged, Tomb
+from broker.transactions.order import Order
+from broker.transactions.view import Decision, View
+from broker.txmessages import (
+    Abort,
+    Begin,
+    Begun,
+    Commit,
+    Ended,
+    Prepare,
+    Prepared,
+    TxAck,
+    TxPublish,
+    TxRecord,
+    TxRequest,
+)
+from broker.vocabulary import NO_KEY
+from broker.wire import Operation, brief
+
+LIFETIME_MS_MAX = 3_600_000
+TOO_LATE = "an operation came after the votes were asked for"
+
+
+class Dtx:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._routing = site.routing
+        self.order = Order(site)
+        self.contexts = self.order.contexts
+        self.tombs: dict[str, Tomb] = {}
+        self.from_client: dict[type, Callable[[str, Any], Ready]] = {
+            Begin: self._begin_for_client,
+            TxRequest: self._request,
+            TxPublish: self._publish,
+            TxAck: lambda client, message: self._ack(client_hop(client), message),
+            Prepare: lambda client, message: self._prepare(client_hop(client), message),
+            Commit: self._commit_for_client,
+            Abort: self._abort_for_client,
+            Ended: lambda client, message: self._ended(client_hop(client), message),
+        }
+        self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
+            Begin: self._begin,
+            Begun: self._begun,
+            TxRecord: self._record,
+            TxPublish: self._forward,
+            TxAck: self._ack,
+            Prepare: self._prepare,
+            Prepared: self._prepared,
+            Commit: self._commit,
+            Abort: self._abort,
+            Ended: self._ended,
+        }
+
+    def __bool__(self) -> bool:
+        """Whether anything is open here."""
+        return bool(self.contexts or self.tombs)
+
+    # Beginning
+
+    def _begin_for_client(self, client: str, message: Begin) -> Ready:
+        guest = self._site.joined_guest(client)
+        check_name(message.tx, client, guest.incarnation)
+        if message.tx in self.contexts or message.tx in self.tombs:
+            raise ProtocolError(f"transaction {message.tx} has begun already")
+        if not 0 < message.lifetime_ms <= LIFETIME_MS_MAX:
+            raise ProtocolError(f"a lifetime of {message.lifetime_ms} ms; it is at most {LIFETIME_MS_MAX}")
+        hop, open_max = client_hop(client), self._site.limits.transactions_max
+        if sum(context.origin == hop for context in self.contexts.values()) >= open_max:
+            reason = f"{client} has {open_max} transactions open: the limit"
+            return Ready([(hop, Ended(message.tx, committed=False, reason=reason))], [])
+        key = NO_KEY if message.mode == "d-tx-ni" else self.order.next_key(message.tx)
+        return self._begin(hop, Begin(message.tx, message.mode, key, message.lifetime_ms))
+
+    def _begin(self, source: Hop, message: Begin) -> Ready:
+        if message.tx in self.contexts or message.tx in self.tombs:
+            raise ProtocolError(f"a second begin of {message.tx}")
+        deadline = self._site.now + message.lifetime_ms / 1e3
+        context = Context(message.tx, message.mode, message.key, source, deadline, View(self._routing))
+        self.contexts[message.tx] = context
+        context.awaiting = set(self._site.others(source))
+        ready = Ready([(hop, message) for hop in self._site.others(source)], [])
+        self._site.note(ready, "begun", tx=message.tx, mode=message.mode, key=message.key)
+        if not context.awaiting:
+            ready.sends.append((source, Begun(message.tx)))
+        return ready
+
+    def _begun(self, source: Hop, message: Begun) -> Ready:
+        context = self._open(message.tx)
+        if context is None or source not in context.awaiting:
+            return Ready([], [])
+        context.awaiting.discard(source)
+        return Ready([] if context.awaiting else [(context.origin, message)], [])
+
+    # Operations
+
+    def _request(self, client: str, message: TxRequest) -> Ready:
+        """An operation of a client of ours: here it gets its stamp."""
+        context = self._context_for(client, message.tx)
+        if context is None:
+            return Ready([], [])
+        if context.state != "active":
+            return self._refuse(context, client_hop(client), message.op, TOO_LATE)
+        guest, hop = self._site.joined_guest(client), client_hop(client)
+        if context.isolated:
+            stamp = (context.key, 0, guest.incarnation, context.operations + 1)
+        else:
+            stamp = self._site.next_stamp(guest)
+        try:
+            check_filter_within(message.filter, self._site.limits)
+            record = Record(message.kind, client, stamp, message.filter)
+            ready = self._operate(context, hop, message.op, record)
+        except (FilterError, LimitExceeded, RoutingError) as error:
+            return self._refuse(context, hop, message.op, str(error))
+        context.operations += 1
+        if not context.isolated:
+            guest.operations += 1
+        return ready
+
+    def _publish(self, client: str, message: TxPublish) -> Ready:
+        context = self._context_for(client, message.tx)
+        if context is None:
+            return Ready([], [])
+        if context.state != "active":
+            return self._refuse(context, client_hop(client), message.op, TOO_LATE)
+        try:
+            check_publication(message.event, message.payload, self._site.limits)
+        except (FilterError, LimitExceeded) as error:
+            return self._refuse(context, client_hop(client), message.op, str(error))
+        return self._route(context, client_hop(client), message, client)
+
+    def _record(self, source: Hop, message: TxRecord) -> Ready:
+        context = self._open(message.tx)
+        if context is None:
+            return Ready([], [])
+        if self._site.crt.behind(message.client, source, message.stamp[2]) is None:
+            raise ProtocolError(f"an operation of {message.client}, who has not joined behind {source}")
+        record = Record(message.kind, message.client, message.stamp, message.filter)
+        try:
+            check_filter_within(message.filter, self._site.limits)
+            return self._operate(context, source, message.op, record, message.triggered)
+        except (FilterError, LimitExceeded, RoutingError) as error:
+            raise ProtocolError(str(error)) from error
+
+    def _forward(self, source: Hop, message: TxPublish) -> Ready:
+        context = self._open(message.tx)
+        return Ready([], []) if context is None else self._route(context, source, message)
+
+    def _operate(
+        self, context: Context, origin: Hop, op: int, record: Record, triggered: bool = False
+    ) -> Ready:
+        tx = context.tx
+        ready = Ready([], [])
+        self._site.note(
+            ready, "processed", tx=tx, op=op, kind=record.kind, client=record.client, stamp=record.stamp,
+            source=origin, triggered=triggered,
+        )  # fmt: skip
+        if context.isolated:
+            decision = context.view.record(record, origin)
+            assert decision is not None
+            onward, attracted = decision
+            context.log.append(Logged(origin, decision, record))
+            for client, stamp in attracted:
+                old = context.view.find(client, stamp)
+                ready.sends.append((origin, _tx_record(tx, op, old, triggered=True)))
+        else:
+            onward = self._place(context, origin, record, ready)
+        ready.sends += [(hop, _tx_record(tx, op, record, triggered)) for hop in onward]
+        if not triggered:
+            self._expect(context, op, Entry(origin, set(onward)), ready)
+        return ready
+
+    def _place(self, context: Context, origin: Hop, record: Record, ready: Ready) -> tuple[Hop, ...]:
+        """Without isolation: into the tables, under the transaction's tag."""
+        known = self._routing.find(record, origin)
+        if known is not None:  # an advertisement of somebody else has brought it here before
+            return tuple(self._routing.send_on(known, origin))
+        record.tag = context.tx
+        placement = self._routing.place(record, origin)
+        ready.sends += [(origin, operation(attracted)) for attracted in placement.attracted]
+        return tuple(placement.onward)
+
+    def _route(self, context: Context, origin: Hop, message: TxPublish, client: str = "") -> Ready:
+        decision = self._decide(context, origin, message, client)
+        if decision is None:
+            reason = f"{message.event} is outside what {client} advertises"
+            return self._refuse(context, origin, message.op, reason)
+        if context.isolated:
+            context.log.append(Logged(origin, decision, event=message.event, client=client))
+        hops, _ = decision
+        ready = Ready([(hop, message) for hop in hops], [])
+        self._site.note(
+            ready, "processed", tx=message.tx, op=message.op, kind=message.kind, source=origin, to=hops
+        )
+        entry = Entry(origin, set(hops), message.kind == "tcm")
+        for hop in filter(is_client, hops):
+            self._hand_over(context, entry, hop)
+        self._expect(context, message.op, entry, ready)
+        return ready
+
+    def _hand_over(self, context: Context, entry: Entry, hop: Hop) -> None:
+        """A publication is for a client of ours."""
+        client = name_of(hop)
+        guest = self._site.guests.get(client)
+        if guest is None:  # it has left, and so have its subscriptions, but for those of this transaction
+            entry.pending.discard(hop)
+            context.bad = context.bad or f"participant {client} is gone"
+            return
+        entry.reached += 1
+        context.participants.add(client)
+        if entry.is_tcm:
+            context.asked.add(client)
+        elif guest.away:
+            entry.pending.discard(hop)  # it is stored for the client, and that is as good
+
+    def _decide(self, context: Context, origin: Hop, message: TxPublish, client: str) -> Decision:
+        if context.isolated:
+            return context.view.publication(message.event, client, origin)
+        if client and not self._routing.srt.admits(client, origin, message.event, tag=context.tx):
+            return None
+        hops = self._routing.hops_of_step(message.event, context.tx, 0)
+        return tuple(sorted(hop for hop in hops if hop != origin)), ()
+
+    def _expect(self, context: Context, op: int, entry: Entry, ready: Ready) -> None:
+        if op in context.entries:
+            raise ProtocolError(f"a second operation {op} in {context.tx}")
+        context.entries[op] = entry
+        self._settle(context, op, ready)
+
+    def _ack(self, source: Hop, message: TxAck) -> Ready:
+        context = self._open(message.tx)
+        entry = None if context is None else context.entries.get(message.op)
+        if context is None or entry is None or source not in entry.pending:
+            return Ready([], [])
+        context.bad = context.bad or message.reason
+        entry.pending.discard(source)
+        if not is_client(source):
+            entry.reached += message.reached
+        ready = Ready([], [])
+        self._settle(context, message.op, ready)
+        return ready
+
+    def _settle(self, context: Context, op: int, ready: Ready) -> None:
+        entry = context.entries[op]
+        if not entry.pending:
+            del context.entries[op]
+            ready.sends.append((entry.origin, TxAck(context.tx, op, context.bad, entry.reached)))
+
+    def _refuse(self, context: Context, hop: Hop, op: int, reason: str) -> Ready:
+        context.bad = context.bad or brief(reason)
+        return Ready([(hop, TxAck(context.tx, op, context.bad))], [])
+
+    # Votes
+
+    def _prepare(self, source: Hop, message: Prepare) -> Ready:
+        context = self._open(message.tx)
+        if context is None:
+            return Ready([], [])
+        if context.origin != source or context.state != "active":
+            raise ProtocolError(f"{source} may not ask for votes on {message.tx}, or not twice")
+        if context.is_decided_here and (context.entries or context.awaiting):
+            raise ProtocolError(f"votes on {message.tx} while its operations are under way")
+        context.state = "preparing"
+        self.order.saw(context.key)
+        return self._pump()
+
+    def _pump(self) -> Ready:
+        """Vote on whatever need not wait for another transaction."""
+        ready = Ready([], [])
+        for context in self.order.votable():
+            self._vote(context, ready)
+        return ready
+
+    def _vote(self, context: Context, ready: Ready) -> None:
+        reason = context.bad or self.order.objection(context)
+        context.state = "no" if reason else "yes"
+        self._site.note(ready, "voted", tx=context.tx, yes=not reason, reason=reason)
+        context.awaiting = set() if reason else set(self._site.others(context.origin))
+        if context.awaiting:
+            ready.sends += self._site.to_others(context.origin, Prepare(context.tx))
+        else:
+            ready.sends.append((context.origin, Prepared(context.tx, reason)))
+
+    def _prepared(self, source: Hop, message: Prepared) -> Ready:
+        context = self._open(message.tx)
+        if context is None or source not in context.awaiting:
+            return Ready([], [])
+        context.awaiting.discard(source)
+        if message.reason:  # one no is enough
+            context.awaiting.clear()
+        elif context.awaiting:
+            return Ready([], [])
+        return Ready([(context.origin, message)], [])
+
+    # Decisions
+
+    def _commit_for_client(self, client: str, message: Commit) -> Ready:
+        context = self._open(message.tx)
+        if context is None:
+            return Ready([], [])  # it has been aborted for it
+        if context.state != "yes" or context.awaiting:
+            raise ProtocolError(f"{message.tx} cannot commit before all brokers have voted for it")
+        return self._commit(client_hop(client), message)
+
+    def _commit(self, source: Hop, message: Commit) -> Ready:
+        context = self._open(message.tx)
+        if context is None:
+            return Ready([], [])
+        self._check_origin(context, source)
+        ready = self._merge(context) if context.isolated else self._keep(context)
+        self._site.note(ready, "committed", tx=message.tx, key=context.key)
+        ready += self._end(context, Tomb(True, "", source, set(), set()), message)
+        return ready
+
+    def _merge(self, context: Context) -> Ready:
+        """What the transaction wrote joins the tables; what they did not know at its vote is sent on now."""
+        routing, ready = self._routing, Ready([], [])
+        merged = []
+        for record, hop in context.view.own:
+            if self._site.crt.behind(record.client, hop, record.stamp[2]) is None:
+                continue  # it has left since
+            known = routing.find(record, hop)
+            if known is None:
+                routing.store(record, hop)
+            merged.append((known or record, hop))
+        for client, stamp, hop in context.view.sent:
+            routing.mark_sent(client, stamp, hop)
+        self.order.committed(context)
+        for record, hop in merged:
+            if record.kind in ("adv", "uadv"):
+                ready.sends += [(hop, operation(attracted)) for attracted in routing.attract(record, hop)]
+                if is_client(hop):
+                    self._site.rebuild_space(record.client)
+            else:
+                ready.sends += [(onward, operation(record)) for onward in routing.send_on(record, hop)]
+        return ready
+
+    def _keep(self, context: Context) -> Ready:
+        for record in self._routing.commit(context.tx):
+            if record.kind in ("adv", "uadv"):
+                self._site.rebuild_space(record.client)
+        return Ready([], [])
+
+    def _abort_for_client(self, client: str, message: Abort) -> Ready:
+        return self._abort(client_hop(client), message)
+
+    def _abort(self, source: Hop, message: Abort) -> Ready:
+        context = self._open(message.tx)
+        if context is None:
+            return Ready([], [])
+        self._check_origin(context, source)
+        return self._undo(context, source, message.reason)
+
+    def _undo(self, context: Context, source: Hop, reason: str) -> Ready:
+        """`source` is told when it is done; nobody if it is empty."""
+        if not context.isolated:
+            self._routing.drop(context.tx)
+        reason = brief(reason)
+        ready = Ready([], [])
+        self._site.note(ready, "aborted", tx=context.tx, reason=reason)
+        ready += self._end(context, Tomb(False, reason, source, set(), set()), Abort(context.tx, reason))
+        return ready
+
+    def _end(self, context: Context, tomb: Tomb, message: Commit | Abort) -> Ready:
+        """Pass the decision on, to brokers and to the clients that took part."""
+        del self.contexts[context.tx]
+        self.tombs[context.tx] = tomb
+        tomb.brokers = set(self._site.others(context.origin))
+        present = [client_hop(c) for c in sorted(context.participants) if c in self._site.guests]
+        tomb.clients = {hop for hop in present if hop != context.origin}
+        if context.is_decided_here and not tomb.origin and name_of(context.origin) in self._site.guests:
+            tomb.clients.add(context.origin)  # the decision is ours, and news to the coordinator
+        ready = Ready([(hop, message) for hop in (*sorted(tomb.brokers), *sorted(tomb.clients))], [])
+        self._bury(context.tx, ready)
+        ready += self._pump()
+        return ready
+
+    def _ended(self, source: Hop, message: Ended) -> Ready:
+        tomb = self.tombs.get(message.tx)
+        ready = Ready([], [])
+        if tomb is not None:
+            tomb.brokers.discard(source)
+            tomb.clients.discard(source)
+            self._bury(message.tx, ready)
+        return ready
+
+    def _bury(self, tx: str, ready: Ready) -> None:
+        tomb = self.tombs[tx]
+        if not tomb.brokers and tomb.origin:
+            ready.sends.append((tomb.origin, Ended(tx, tomb.committed, tomb.reason)))
+            tomb.origin = ""
+        if not tomb.brokers and not tomb.clients:
+            del self.tombs[tx]
+
+    # Clients that go, and time that passes
+
+    def client_left(self, client: str) -> Ready:
+        """A client is gone: one of ours, or one of another broker."""
+        hop, ready = client_hop(client), Ready([], [])
+        for context in tuple(self.contexts.values()):
+            if context.origin == hop:
+                ready += self._undo(context, "", f"its coordinator {client} is gone")
+                continue
+            if client in context.asked or any(record.client == client for record, _ in context.view.own):
+                context.bad = context.bad or f"participant {client} is gone"
+            for op, entry in tuple(context.entries.items()):
+                if hop in entry.pending:
+                    entry.pending.discard(hop)
+                    if entry.is_tcm:
+                        context.bad = context.bad or f"participant {client} is gone"
+                    self._settle(context, op, ready)
+        for tx, tomb in tuple(self.tombs.items()):
+            if hop in tomb.clients or tomb.origin == hop:
+                tomb.clients.discard(hop)
+                tomb.origin = "" if tomb.origin == hop else tomb.origin
+                self._bury(tx, ready)
+        return ready
+
+    def client_away(self, client: str) -> Ready:
+        """Its connection is lost: what was published to it is stored, and so counts as received."""
+        hop, ready = client_hop(client), Ready([], [])
+        for context in self.contexts.values():
+            for op, entry in tuple(context.entries.items()):
+                if hop in entry.pending and not entry.is_tcm:
+                    entry.pending.discard(hop)
+                    self._settle(context, op, ready)
+        return ready
+
+    def expire(self, now: float) -> Ready:
+        """Nothing stays open for ever: past its lifetime a transaction aborts, or is not voted for."""
+        ready = Ready([], [])
+        for context in tuple(self.contexts.values()):
+            if context.deadline > now:
+                continue
+            if context.is_decided_here:
+                ready += self._undo(context, "", "its lifetime is over")
+            elif context.state in ("active", "preparing"):
+                context.bad = context.bad or "its lifetime is over"
+        ready += self._pump()
+        return ready
+
+    def adopt(self, record: Record, message: Operation) -> bool:
+        """A record of a D-TX_NI transaction has come by itself, attracted; False: it is to be dropped."""
+        tomb = self.tombs.get(message.tx)
+        if tomb is None:
+            if message.tx not in self.contexts:
+                raise ProtocolError(f"there is no transaction {message.tx}")
+            record.tag = message.tx
+        return tomb is None or tomb.committed
+
+    # Helpers
+
+    def _open(self, tx: str) -> Context | None:
+        """The context, or None if it has ended here and stragglers are to be dropped."""
+        context = self.contexts.get(tx)
+        if context is None and tx not in self.tombs:
+            raise ProtocolError(f"there is no transaction {tx}")
+        return context
+
+    def _context_for(self, client: str, tx: str) -> Context | None:
+        """For an operation of a client of ours."""
+        context = self._open(tx)
+        if context is None:
+            return None
+        is_owner = context.origin == client_hop(client)
+        if client not in context.asked and not is_owner:
+            raise ProtocolError(f"{client} does not take part in {tx}")
+        if is_owner and (context.awaiting or context.state != "active"):
+            raise ProtocolError(f"an operation in {tx} before it has begun, or after votes were asked for")
+        return context
+
+    @staticmethod
+    def _check_origin(context: Context, source: Hop) -> None:
+        if context.origin != source:
+            raise ProtocolError(f"{source} does not decide on {context.tx}")
+
+    def __iter__(self) -> Iterator[Context]:
+        return iter(self.contexts.values())
+
+
+def check_name(tx: str, client: str, incarnation: int) -> None:
+    """A transaction's id must tell whose it is, so that no two are alike."""
+    prefix, _, number = tx.rpartition("/")
+    if prefix != f"{client}/{incarnation}" or not (number.isascii() and number.isdigit()):
+        raise ProtocolError(f"{tx} is no id for a transaction of {client}")
+
+
+def _tx_record(tx: str, op: int, record: Record, triggered: bool) -> TxRecord:
+    return TxRecord(tx, op, record.kind, record.client, record.stamp, record.filter, triggered)

@@ -1,0 +1,59 @@
+"""An S-TX transaction at one broker: what of its plan has come, and what is still waited for; pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from broker.hops import Hop
+from broker.records import Record
+from broker.txmessages import Planned, Step, StepCommit, StepDone, StepPrepare
+
+
+class Echo(Struct, eq=False):
+    """An advertisement on its way through the brokers behind us; `origin` is told when all have it."""
+
+    origin: Hop
+    awaiting: set[Hop]
+
+
+class Open(Struct, eq=False):
+    tx: str
+    coordinator: str = ""
+    is_home: bool = False
+    """The coordinator is a client of this broker."""
+    deadline: float = 0.0
+    status: Literal["active", "committed", "aborted"] = "active"
+    voted: bool = False
+    bad: str = ""
+    """Why not everything in the plan can happen."""
+    processed: set[int] = field(default_factory=set)
+    """Steps that have come, or never will."""
+    buffer: dict[int, tuple[Step, Hop]] = field(default_factory=dict)
+    term: tuple[StepPrepare | StepCommit, Hop] | None = None
+    """The question for votes, or the commit, waiting for the steps before it."""
+    touched: set[str] = field(default_factory=set)
+    """Clients of ours that sent or were sent something of it."""
+    owed: dict[str, list[Planned]] = field(default_factory=dict)
+    """What clients of ours were asked for and have not sent yet."""
+    echoes: dict[int, Echo] = field(default_factory=dict)
+    echoed: set[int] = field(default_factory=set)
+    """Advertisements of our clients that every broker has."""
+    held: dict[int, list[StepDone]] = field(default_factory=dict)
+    """News of a publication that may not overtake it."""
+    written: list[Record] = field(default_factory=list)
+    """Records of it that are committed here, and still carry its name."""
+    origin: Hop = ""
+    """Who waits for the answers of `brokers` and `clients`."""
+    brokers: set[Hop] = field(default_factory=set)
+    clients: set[Hop] = field(default_factory=set)
+
+    def owed_by(self, client: str) -> set[int]:
+        return {planned.step for planned in self.owed.get(client, ())}
+
+    def forget_work(self) -> None:
+        self.buffer.clear()
+        self.echoes.clear()
+        self.held.clear()
+        self.owed.clear()

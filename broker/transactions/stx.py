@@ -1,0 +1,484 @@
+"""S-TX at a broker (Section 6, corrected): steps wait for the steps before them; pure.
+
+The coordinator knows the whole plan. Each step carries what comes before it, and a broker holds it back
+until everything that will reach this broker has; advertisements alone are never held back. The commit
+waits like a step that comes last. Records stand in the tables at once, under the transaction's tag: a
+commit takes the tag off, an abort takes the records out. With `safe`, a round of votes comes first.
+
+A step that will never come, because whoever owes it is gone, is declared void, so that nobody waits.
+docs/protocols.md has the reasons for each rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from broker.boxes import contains
+from broker.filters import FilterError
+from broker.hops import Hop, client_hop, is_client, name_of
+from broker.limits import LimitExceeded, check_filter_within, check_publication
+from broker.records import Record, RoutingError
+from broker.routing import operation
+from broker.site import ProtocolError, Ready, Site
+from broker.transactions.dtx import check_name
+from broker.transactions.plan import Echo, Open
+from broker.txmessages import (
+    Before,
+    Planned,
+    Step,
+    StepAbort,
+    StepCommit,
+    StepDone,
+    StepEcho,
+    StepEnded,
+    StepFailed,
+    StepPrepare,
+    StepPrepared,
+    StepVoid,
+)
+from broker.wire import Operation, brief
+
+
+class Stx:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._routing = site.routing
+        self.open: dict[str, Open] = {}
+        self.from_client: dict[type, Callable[[str, Any], Ready]] = {
+            Step: self._step_from_client,
+            StepPrepare: self._term_from_client,
+            StepCommit: self._term_from_client,
+            StepAbort: self._abort_from_client,
+            StepEnded: lambda client, message: self._ended(client_hop(client), message),
+        }
+        self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
+            Step: self._step,
+            StepEcho: self._echo,
+            StepDone: self._done,
+            StepPrepare: self._term,
+            StepPrepared: self._prepared,
+            StepCommit: self._term,
+            StepAbort: self._abort,
+            StepEnded: self._ended,
+            StepVoid: self._void,
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self.open)
+
+    def __iter__(self) -> Iterator[Open]:
+        return iter(self.open.values())
+
+    # Steps
+
+    def _step_from_client(self, client: str, message: Step) -> Ready:
+        guest, planned = self._site.joined_guest(client), message.planned
+        if planned.client != client:
+            raise ProtocolError(f"{client} sent a step of {planned.client}")
+        state = self._state_for(client, message.tx, message.coordinator, message.safe)
+        if state is None or state.status != "active":
+            return Ready([], [])
+        fault = self._fault(state, message)
+        if fault:
+            state.bad = state.bad or brief(fault)
+            return Ready([(client_hop(state.coordinator), StepFailed(message.tx, state.bad))], [])
+        if planned in state.owed.get(client, ()):
+            state.owed[client].remove(planned)
+        if planned.kind in ("adv", "uadv", "sub", "usub"):
+            message = replace(message, stamp=self._site.next_stamp(guest))
+            guest.operations += 1
+        return self._step(client_hop(client), message)
+
+    def _fault(self, state: Open, message: Step) -> str:
+        """What is wrong with a step, or with the plan of a coordinator of ours."""
+        planned, client = message.planned, message.planned.client
+        if client == message.coordinator and planned.step not in state.owed_by(client):
+            return next(self._faults(planned, list(message.before)), "")
+        if planned not in state.owed.get(client, ()):
+            raise ProtocolError(f"{client} was not asked for step {planned.step} of {message.tx}")
+        return ""
+
+    def _faults(self, planned: Planned, before: list[Before]) -> Iterator[str]:
+        """Go through a step and what is nested in it, in order."""
+        hop = self._site.hop_to(planned.client)
+        try:
+            if planned.filter is not None:
+                check_filter_within(planned.filter, self._site.limits)
+            if planned.event is not None:
+                check_publication(planned.event, planned.payload, self._site.limits)
+        except (FilterError, LimitExceeded) as error:
+            yield str(error)
+        if hop is None:
+            yield f"there is no client {planned.client}"
+        elif planned.kind == "pub" and not self._may_publish(planned, hop, before):
+            yield f"{planned.event} is outside what {planned.client} advertises"
+        if planned.kind == "tcm" and self._site.hop_to(planned.target) is None:
+            yield f"there is no client {planned.target}"
+        before.append(Before(planned.step, planned.kind, planned.client, planned.filter))
+        for nested in planned.nested:
+            yield from self._faults(nested, before)
+
+    def _may_publish(self, planned: Planned, hop: Hop, before: Iterable[Before]) -> bool:
+        assert planned.event is not None
+        own = (b.filter for b in before if b.kind == "adv" and b.client == planned.client)
+        if any(filter_ is not None and contains(filter_, planned.event) for filter_ in own):
+            return True
+        return self._routing.srt.admits(planned.client, hop, planned.event)
+
+    def _step(self, source: Hop, message: Step) -> Ready:
+        state = self._state(message.tx, message.coordinator)
+        if is_client(source):
+            state.touched.add(name_of(source))
+        if state.status == "aborted":
+            return Ready([], [])
+        ready = Ready([], [])
+        if state.status == "committed":
+            self._process(state, message, source, ready)
+        else:
+            state.buffer[message.planned.step] = (message, source)
+            self._pump(state, ready)
+        return ready
+
+    def _process(self, state: Open, message: Step, source: Hop, ready: Ready) -> None:
+        planned = message.planned
+        self._site.note(
+            ready, "processed", tx=message.tx, op=planned.step, kind=planned.kind, client=planned.client,
+            stamp=message.stamp, source=source,
+        )  # fmt: skip
+        state.processed.add(planned.step)
+        if planned.kind == "pub":
+            self._publish(state, message, source, ready)
+        elif planned.kind == "tcm":
+            self._control(state, message, ready)
+        else:
+            self._record(state, message, source, ready)
+        ready.sends += [(self._way(done), done) for done in state.held.pop(planned.step, ())]
+
+    def _record(self, state: Open, message: Step, source: Hop, ready: Ready) -> None:
+        planned = message.planned
+        assert planned.filter is not None
+        kind = planned.kind
+        assert kind != "pub"
+        assert kind != "tcm"
+        if self._site.crt.behind(planned.client, source, message.stamp[2]) is None:
+            return  # it has left while its step waited
+        tag = state.tx if state.status == "active" else None
+        record = Record(kind, planned.client, message.stamp, planned.filter, tag, planned.step, state.tx)
+        known = self._routing.find(record, source)
+        if known is not None:  # somebody else's advertisement has brought it here before
+            ready.sends += [(hop, message) for hop in self._routing.send_on(known, source)]
+            return
+        if tag is None:
+            state.written.append(record)
+        try:
+            placement = self._routing.place(record, source)
+        except RoutingError as error:
+            raise ProtocolError(str(error)) from error
+        ready.sends += [(hop, message) for hop in placement.onward]
+        ready.sends += [(source, operation(attracted)) for attracted in placement.attracted]
+        if planned.kind == "adv":
+            state.echoes[planned.step] = Echo(source, set(placement.onward))
+            self._settle_echo(state, planned.step, ready)
+
+    def _publish(self, state: Open, message: Step, source: Hop, ready: Ready) -> None:
+        planned = message.planned
+        assert planned.event is not None
+        hops = self._routing.hops_of_step(planned.event, message.tx, planned.step)
+        for hop in sorted(hop for hop in hops if hop != source):
+            ready.sends.append((hop, message))
+            if is_client(hop):
+                state.touched.add(name_of(hop))
+        if is_client(source) and planned.client != message.coordinator and not message.safe:
+            done = StepDone(message.tx, planned.step, message.coordinator)
+            ready.sends.append((self._way(done), done))
+
+    def _control(self, state: Open, message: Step, ready: Ready) -> None:
+        planned = message.planned
+        hop = self._site.hop_to(planned.target)
+        if hop is None or (is_client(hop) and planned.target not in self._site.guests):
+            reason = f"participant {planned.target} is gone"
+            ready += self._declare_void(state, planned.nested, reason)
+            return
+        if is_client(hop):
+            state.touched.add(planned.target)
+            state.owed.setdefault(planned.target, []).extend(planned.nested)
+        ready.sends.append((hop, message))
+
+    def _way(self, done: StepDone) -> Hop:
+        """To the coordinator; nowhere if it is gone."""
+        return self._site.hop_to(done.coordinator) or ""
+
+    def _done(self, source: Hop, message: StepDone) -> Ready:
+        state = self.open.get(message.tx)
+        if state is not None and message.step in state.buffer:
+            state.held.setdefault(message.step, []).append(message)
+            return Ready([], [])
+        return Ready([(self._way(message), message)], [])
+
+    def _echo(self, source: Hop, message: StepEcho) -> Ready:
+        state, ready = self.open.get(message.tx), Ready([], [])
+        if state is not None and message.step in state.echoes:
+            state.echoes[message.step].awaiting.discard(source)
+            self._settle_echo(state, message.step, ready)
+        return ready
+
+    def _settle_echo(self, state: Open, step: int, ready: Ready) -> None:
+        echo = state.echoes[step]
+        if echo.awaiting:
+            return
+        del state.echoes[step]
+        if is_client(echo.origin):
+            state.echoed.add(step)
+        else:
+            ready.sends.append((echo.origin, StepEcho(state.tx, step)))
+
+    # Waiting
+
+    def pump_all(self) -> Ready:
+        """A table has changed: what waits is looked at again."""
+        ready = Ready([], [])
+        for state in tuple(self.open.values()):
+            self._pump(state, ready)
+        return ready
+
+    def _pump(self, state: Open, ready: Ready) -> None:
+        """Process whatever need not wait, in order; then the question or the commit, if it need not either."""
+        while state.status == "active":
+            step = next((s for s in sorted(state.buffer) if self._is_ready(state, s)), None)
+            if step is None:
+                break
+            self._process(state, *state.buffer.pop(step), ready)
+        if state.status == "active" and state.term is not None:
+            message, source = state.term
+            if not any(self._waits(state, None, before) for before in message.before):
+                state.term = None
+                if isinstance(message, StepPrepare):
+                    self._ask(state, message, source, ready)
+                else:
+                    self._commit(state, message, source, ready)
+
+    def _is_ready(self, state: Open, step: int) -> bool:
+        message, _ = state.buffer[step]
+        if message.planned.kind in ("adv", "uadv"):
+            return True
+        return not any(self._waits(state, message.planned, before) for before in message.before)
+
+    def _waits(self, state: Open, planned: Planned | None, before: Before) -> bool:
+        """Whether an earlier step will still reach this broker."""
+        is_ours = before.client in self._site.guests
+        if before.step in state.processed:
+            return (
+                planned is not None
+                and is_ours
+                and before.kind == "adv"
+                and planned.kind in ("pub", "tcm")
+                and planned.client == before.client
+                and before.step not in state.echoed
+            )
+        hop = self._site.hop_to(before.client)
+        if hop is None:
+            return False  # it is gone, and what it has sent has come
+        if is_ours or before.kind in ("adv", "uadv"):
+            return True
+        if before.kind in ("sub", "usub"):
+            assert before.filter is not None
+            return self._routing.srt.wants_beyond(hop, before.filter)
+        return False
+
+    # Votes and decisions
+
+    def _term_from_client(self, client: str, message: StepPrepare | StepCommit) -> Ready:
+        if client != message.coordinator:
+            raise ProtocolError(f"{client} does not decide on {message.tx}")
+        state = self._state_for(client, message.tx, client, isinstance(message, StepPrepare))
+        if state is None or state.status != "active":
+            return Ready([], [])
+        return self._term(client_hop(client), message)
+
+    def _term(self, source: Hop, message: StepPrepare | StepCommit) -> Ready:
+        state, ready = self._state(message.tx, message.coordinator), Ready([], [])
+        if state.status == "active":
+            state.term = (message, source)
+            self._pump(state, ready)
+        return ready
+
+    def _ask(self, state: Open, message: StepPrepare, source: Hop, ready: Ready) -> None:
+        state.origin, state.voted = source, True
+        state.brokers = set() if state.bad else set(self._site.others(source))
+        self._site.note(ready, "voted", tx=state.tx, yes=not state.bad, reason=state.bad)
+        if state.brokers:
+            ready.sends += self._site.to_others(source, message)
+        else:
+            ready.sends.append((source, StepPrepared(state.tx, state.bad)))
+
+    def _prepared(self, source: Hop, message: StepPrepared) -> Ready:
+        state = self.open.get(message.tx)
+        if state is None or state.status != "active" or source not in state.brokers:
+            return Ready([], [])
+        state.brokers.discard(source)
+        state.bad = state.bad or message.reason
+        if state.brokers and not message.reason:
+            return Ready([], [])
+        state.brokers.clear()
+        return Ready([(state.origin, StepPrepared(message.tx, state.bad))], [])
+
+    def _commit(self, state: Open, message: StepCommit, source: Hop, ready: Ready) -> None:
+        state.status = "committed"
+        for record in self._routing.commit(state.tx):
+            state.written.append(record)
+            if record.kind in ("adv", "uadv"):
+                self._site.rebuild_space(record.client)
+        self._site.note(ready, "committed", tx=state.tx)
+        self._end(state, source, message, ready)
+
+    def _abort_from_client(self, client: str, message: StepAbort) -> Ready:
+        state = self.open.get(message.tx)
+        if state is None or state.status != "active":
+            return Ready([], [])  # too late, or never begun
+        if state.coordinator != client:
+            raise ProtocolError(f"{client} does not decide on {message.tx}")
+        return self._undo(state, client_hop(client), message.reason)
+
+    def _abort(self, source: Hop, message: StepAbort) -> Ready:
+        state = self._state(message.tx, "")
+        if state.status != "active":
+            return Ready([], [])
+        return self._undo(state, source, message.reason)
+
+    def _undo(self, state: Open, source: Hop, reason: str) -> Ready:
+        """`source` is told when it is done; nobody if it is empty."""
+        state.status, state.bad, state.term = "aborted", brief(reason), None
+        state.forget_work()
+        self._routing.drop(state.tx)
+        ready = Ready([], [])
+        self._site.note(ready, "aborted", tx=state.tx, reason=state.bad)
+        if not source and state.coordinator in self._site.guests:
+            state.touched.add(state.coordinator)  # the decision is ours, and news to it
+        self._end(state, source, StepAbort(state.tx, state.bad), ready)
+        return ready
+
+    def _end(self, state: Open, source: Hop, message: StepCommit | StepAbort, ready: Ready) -> None:
+        state.origin = source
+        state.brokers = set(self._site.others(source or client_hop(state.coordinator)))
+        present = {client_hop(client) for client in state.touched if client in self._site.guests}
+        state.clients = present - {source}
+        ready.sends += [(hop, message) for hop in (*sorted(state.brokers), *sorted(state.clients))]
+        self._bury(state, ready)
+
+    def _ended(self, source: Hop, message: StepEnded) -> Ready:
+        state, ready = self.open.get(message.tx), Ready([], [])
+        if state is not None and state.status != "active":
+            state.brokers.discard(source)
+            state.clients.discard(source)
+            if message.committed and not is_client(source):
+                state.bad = state.bad or message.reason
+            self._bury(state, ready)
+        return ready
+
+    def _bury(self, state: Open, ready: Ready) -> None:
+        """When everybody has answered nothing of the transaction can come any more."""
+        if state.brokers or state.clients:
+            return
+        if state.origin:
+            ended = StepEnded(state.tx, state.status == "committed", state.bad)
+            ready.sends.append((state.origin, ended))
+        for record in state.written:
+            record.writer = ""
+        del self.open[state.tx]
+
+    # Steps that will not come, clients that go, time that passes
+
+    def _declare_void(self, state: Open, steps: Iterable[Planned], reason: str) -> Ready:
+        numbers = tuple(sorted(number for planned in steps for number in numbers_in(planned)))
+        return self._void("", StepVoid(state.tx, numbers, brief(reason)))
+
+    def _void(self, source: Hop, message: StepVoid) -> Ready:
+        state = self._state(message.tx, "")
+        if state.status != "active":
+            return Ready([], [])
+        state.processed.update(message.steps)
+        state.bad = state.bad or message.reason
+        ready = Ready(self._site.to_others(source, message), [])
+        self._site.note(ready, "steps-void", tx=state.tx, steps=message.steps, reason=message.reason)
+        if state.coordinator in self._site.guests:
+            ready.sends.append((client_hop(state.coordinator), StepFailed(state.tx, state.bad)))
+        self._pump(state, ready)
+        return ready
+
+    def client_left(self, client: str) -> Ready:
+        hop, ready = client_hop(client), Ready([], [])
+        for state in tuple(self.open.values()):
+            owed = state.owed.pop(client, None)
+            if state.status != "active":
+                state.clients.discard(hop)
+                state.origin = "" if state.origin == hop else state.origin
+                self._bury(state, ready)
+            elif state.is_home and state.coordinator == client:
+                ready += self._undo(state, "", f"its coordinator {client} is gone")
+            elif owed:
+                ready += self._declare_void(state, owed, f"participant {client} is gone")
+            elif owed is not None and not state.voted:
+                state.bad = state.bad or f"participant {client} is gone"
+        ready += self.pump_all()
+        return ready
+
+    def expire(self, now: float) -> Ready:
+        ready = Ready([], [])
+        for state in tuple(self.open.values()):
+            if state.is_home and state.status == "active" and state.deadline <= now:
+                ready += self._undo(state, "", "its lifetime is over")
+        return ready
+
+    def adopt(self, record: Record, message: Operation) -> bool:
+        """A step has come by itself, attracted; False: it is to be dropped."""
+        if message.decided and message.tx not in self.open:
+            return True
+        state = self._state(message.tx, "")
+        state.processed.add(message.step)
+        if state.status == "aborted":
+            return False
+        record.step, record.writer = message.step, message.tx
+        if state.status == "active":
+            record.tag = message.tx
+        else:
+            state.written.append(record)
+        return True
+
+    # Helpers
+
+    def _state(self, tx: str, coordinator: str) -> Open:
+        state = self.open.get(tx)
+        if state is None:
+            state = self.open[tx] = Open(tx)
+        state.coordinator = state.coordinator or coordinator
+        return state
+
+    def _state_for(self, client: str, tx: str, coordinator: str, safe: bool) -> Open | None:
+        """For a message of a client of ours; None: it is a straggler."""
+        state = self.open.get(tx)
+        if client != coordinator:
+            if state is None or client not in state.touched:
+                raise ProtocolError(f"{client} does not take part in {tx}")
+            return state
+        guest = self._site.joined_guest(client)
+        check_name(tx, client, guest.incarnation)
+        if state is None:
+            if int(tx.rpartition("/")[2]) <= guest.plans:
+                return None  # it has ended: the client learns it by what is on its way
+            if sum(s.is_home and s.coordinator == client for s in self) >= self._site.limits.transactions_max:
+                raise ProtocolError(f"{client} has too many transactions open")
+            guest.plans = int(tx.rpartition("/")[2])
+            state = self._state(tx, client)
+            state.is_home = True
+            state.deadline = self._site.now + self._site.limits.plan_lifetime_ms / 1e3
+        return state
+
+
+def numbers_in(planned: Planned) -> Iterator[int]:
+    """Of a step and all that is nested in it."""
+    yield planned.step
+    for nested in planned.nested:
+        yield from numbers_in(nested)

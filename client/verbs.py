@@ -1,0 +1,163 @@
+"""What a program can ask of a client: the verbs, the same over asyncio and in a simulator.
+
+`client.connection` and the simulator supply a `Port`, and take what is delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from broker.filters import Event, Filter, Value
+from broker.txmessages import (
+    Step,
+    StepAbort,
+    StepCommit,
+    StepDone,
+    StepEnded,
+    StepFailed,
+    StepPrepared,
+    TransactionMessage,
+)
+from broker.wire import AnyMessage, Kind, Message
+from client.errors import ClientError, TimedOut
+from client.outcome import Outcome
+from client.plans import Plan, Plans
+from client.port import Future, Port, fail, resolve
+from client.session import Arrived, Delivery, Done, PublicationRefused, Session
+from client.transactions import LIFETIME_S, Handler, Note, Transaction, Transactions, Words
+
+Protocol = Literal["d-tx", "d-tx-optimistic", "d-tx-ni"]
+PlanMode = Literal["s-tx", "s-tx-safe"]
+
+_PLAN_MESSAGES = (Step, StepAbort, StepCommit, StepDone, StepEnded, StepFailed, StepPrepared)
+
+
+class SessionWords(Words):
+    """The checks of a session, for transactions."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def filter(self, constraints: Mapping[str, Any]) -> Filter:
+        return self._session.filter(constraints)
+
+    def event(self, event: Mapping[str, Value], payload: bytes) -> tuple[Event, bytes]:
+        return self._session.checked(event, payload)
+
+    def may_publish(self, event: Event) -> bool:
+        return self._session.space.contains(event)
+
+    def advertised(self, positive: bool, filter_: Filter) -> None:
+        self._session.space.change(positive, filter_)
+
+
+class Verbs:
+    def __init__(
+        self,
+        client_id: str,
+        draw_id: Callable[[], int],
+        port: Port,
+        timeout_s: float,
+        on_tcm: Handler | None = None,
+        note: Note | None = None,
+    ) -> None:
+        self.client_id = client_id
+        self._session = Session(client_id, draw_id)
+        self._port = port
+        self._timeout_s = timeout_s
+        self._waiting: dict[int, Future] = {}
+        words = SessionWords(self._session)
+        self.transactions = Transactions(client_id, port, words, draw_id, self.delivered, on_tcm, note)
+        self.plans = Plans(self.transactions)
+        self.refusals: list[str] = []
+        """Publications that the broker did not take, as sentences; empty unless advertisements changed."""
+        self.brokers = 0
+
+    async def advertise(self, constraints: Mapping[str, Any]) -> None:
+        """Announce what will be published; returns when the edge broker has accepted it."""
+        await self._request("adv", constraints)
+
+    async def unadvertise(self, constraints: Mapping[str, Any]) -> None:
+        await self._request("uadv", constraints)
+
+    async def subscribe(self, constraints: Mapping[str, Any]) -> None:
+        """Ask for matching publications; returns when the edge broker has accepted it."""
+        await self._request("sub", constraints)
+
+    async def unsubscribe(self, constraints: Mapping[str, Any]) -> None:
+        """Take the filter out of what is subscribed; it may be a part of an earlier subscription."""
+        await self._request("usub", constraints)
+
+    async def settled(self, timeout_s: float | None = None) -> None:
+        """Returns when everything issued before it holds at every broker."""
+        message = self._session.settle()
+        await self._ask(message, message.number, timeout_s)
+
+    def transaction(self, protocol: Protocol = "d-tx", lifetime_s: float = LIFETIME_S) -> Transaction:
+        """A transaction with participants that are not known beforehand; to be used with `async with`."""
+        self._check_open()
+        return self.transactions.begin(protocol, lifetime_s)
+
+    async def execute(self, plan: Plan, mode: PlanMode = "s-tx-safe") -> Outcome:
+        """Carry out a plan (S-TX). `s-tx` commits without a vote: faster, and not atomic if a participant is lost."""
+        self._check_open()
+        return await self.plans.execute(plan, safe=mode == "s-tx-safe")
+
+    # What the shell supplies and tells
+
+    def delivered(self, publication: Delivery, tx: str) -> None:
+        """A committed transaction has published this."""
+        raise NotImplementedError
+
+    def joined(self) -> None:
+        """The client is known at every broker."""
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        """Raise if the session has ended."""
+        raise NotImplementedError
+
+    def receive(self, message: AnyMessage) -> None:
+        """Everything but regular publications."""
+        if isinstance(message, TransactionMessage):
+            manager = self.plans if isinstance(message, _PLAN_MESSAGES) else self.transactions
+            manager.receive(message)
+            return
+        outcome = self._session.receive(message)
+        if isinstance(outcome, Done):
+            answer = self._waiting.get(outcome.number)
+            if outcome.error is None:
+                resolve(answer)
+            else:
+                fail(answer, outcome.error)
+        elif isinstance(outcome, Arrived):
+            self.brokers = outcome.brokers
+            self.joined()
+        elif isinstance(outcome, PublicationRefused):
+            self.refusals.append(outcome.reason)
+
+    def lost(self, error: ClientError) -> None:
+        """The session has ended for good: whoever waits is told why."""
+        for future in tuple(self._waiting.values()):
+            fail(future, error)
+        self.transactions.lost(error)
+        self.plans.lost(error)
+
+    async def _request(self, kind: Kind, constraints: Mapping[str, Any]) -> None:
+        message = self._session.request(kind, constraints)
+        self.transactions.note("issued", op=message.number, kind=kind, filter=message.filter)
+        await self._ask(message, message.number, None)
+
+    async def _ask(self, message: Message, number: int, timeout_s: float | None) -> None:
+        self._check_open()
+        limit = self._timeout_s if timeout_s is None else timeout_s
+        answer = self._waiting[number] = self._port.future()
+        error = TimedOut(f"no answer to {type(message).__name__} {number} within {limit:g} s")
+        timer = self._port.call_later(limit, lambda: fail(answer, error))
+        self._port.send(message)  # type: ignore[arg-type]
+        try:
+            await answer
+        finally:
+            timer.cancel()
+            self._waiting.pop(number, None)

@@ -1,0 +1,223 @@
+"""What happened in a run, put in order: transactions, their operations, deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct, field
+
+from broker.filters import Event, Filter
+from broker.vocabulary import NO_KEY, Key, Stamp
+
+Path = tuple[tuple[str, int], ...]
+"""Place of an operation in its transaction: at each level whose frame, and which in it."""
+
+
+class Moment(Protocol):
+    """A line of a history."""
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fields(self) -> dict[str, Any]: ...
+
+
+class Operation(Struct, eq=False):
+    client: str
+    op: int
+    kind: str
+    filter: Filter | None
+    event: Event | None
+    place: int
+    """Among what its client did."""
+    frame: int = 0
+    stamp: Stamp | None = None
+    """Given by its edge broker; None if it never arrived there, or needs none."""
+    path: Path = ()
+    receivers: set[str] = field(default_factory=set)
+    """Clients that got it: at once if it is a `tcm`, at the commit if it is a `pub`."""
+
+
+class Transaction(Struct, eq=False):
+    tx: str
+    mode: str = ""
+    coordinator: str = ""
+    outcome: str = ""
+    """What the coordinator was told; empty: nothing."""
+    reason: str = ""
+    key: Key = NO_KEY
+    began: int = -1
+    ended: int = -1
+    """Places in the whole history; only a simulated one has a global order."""
+    operations: dict[int, Operation] = field(default_factory=dict)
+    committed_at: set[str] = field(default_factory=set)
+    aborted_at: set[str] = field(default_factory=set)
+    ends: dict[str, str] = field(default_factory=dict)
+    """Outcome as each client learned it."""
+    frames: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The `tcm` that each frame of a client answers."""
+    voids: bool = False
+
+    @property
+    def is_planned(self) -> bool:
+        return self.mode.startswith("s-tx")
+
+    @property
+    def is_isolated(self) -> bool:
+        return self.mode in ("d-tx", "d-tx-optimistic")
+
+    @property
+    def committed(self) -> bool:
+        return bool(self.committed_at)
+
+
+class Delivery(Struct):
+    client: str
+    tx: str
+    op: int
+    event: Event
+
+
+class History(Struct):
+    transactions: dict[str, Transaction]
+    setup: dict[str, list[Operation]]
+    """Regular operations by client that held everywhere before the first transaction."""
+    regular: dict[str, list[Operation]]
+    """Those since."""
+    deliveries: list[Delivery]
+    homes: dict[str, str]
+    gone: set[str]
+    """Clients that crashed or left."""
+    processed: dict[str, list[tuple[str, int]]]
+    """By broker: (transaction, operation) in the order in which it processed them."""
+    started: set[str]
+
+    def ordered(self) -> list[Transaction]:
+        """Committed and isolated, in the order of their keys."""
+        found = [t for t in self.transactions.values() if t.committed and t.is_isolated]
+        return sorted(found, key=lambda t: t.key)
+
+
+def read(moments: Iterable[Moment]) -> History:
+    history = History({}, {}, {}, [], {}, set(), {}, set())
+    stamps: dict[tuple[str, str, int], Stamp] = {}
+    for place, moment in enumerate(moments):
+        _take(history, stamps, place, moment)
+    for table in (history.setup, history.regular):
+        for client, operations in table.items():
+            for operation in operations:
+                operation.stamp = stamps.get((client, "", operation.op))
+    for transaction in history.transactions.values():
+        for operation in transaction.operations.values():
+            operation.stamp = stamps.get((operation.client, transaction.tx, operation.op))
+        _place(transaction)
+    return history
+
+
+def _take(history: History, stamps: dict[tuple[str, str, int], Stamp], place: int, moment: Moment) -> None:
+    name, fields, node = moment.name, moment.fields, moment.node
+    tx = fields.get("tx", "")
+    transaction = history.transactions.setdefault(tx, Transaction(tx)) if tx else None
+    if name == "issued":
+        filter_ = fields.get("filter")
+        if filter_ is not None and not isinstance(filter_, Filter):
+            filter_ = msgspec.convert(filter_, Filter)
+        operation = Operation(
+            node, fields["op"], fields["kind"], filter_, fields.get("event"), place, fields.get("frame", 0)
+        )
+        if transaction is None:
+            target = history.regular if node in history.started else history.setup
+            target.setdefault(node, []).append(operation)
+        else:
+            transaction.operations[operation.op] = operation
+    elif name == "processed":
+        if transaction is not None and not fields.get("triggered"):
+            history.processed.setdefault(node, []).append((tx, fields["op"]))
+        if fields.get("stamp") is not None and str(fields["source"]) == f"client:{fields['client']}":
+            stamps[fields["client"], tx, fields["op"]] = _stamp(fields["stamp"])
+    elif name == "delivered":
+        history.deliveries.append(Delivery(node, tx, fields["op"], fields["event"]))
+        if transaction is not None and fields["op"] in transaction.operations:
+            transaction.operations[fields["op"]].receivers.add(node)
+    elif name in ("connected", "started", "crashed", "left"):
+        _take_client(history, moment)
+    elif transaction is not None:
+        _take_of(transaction, place, moment)
+
+
+def _take_client(history: History, moment: Moment) -> None:
+    if moment.name == "connected":
+        history.homes[moment.node] = moment.fields["home"]
+    elif moment.name == "started":
+        history.started.add(moment.node)
+    else:
+        history.gone.add(moment.node)
+
+
+def _take_of(transaction: Transaction, place: int, moment: Moment) -> None:
+    name, fields, node = moment.name, moment.fields, moment.node
+    if name == "begin":
+        transaction.mode, transaction.coordinator, transaction.began = fields["mode"], node, place
+    elif name == "begun":
+        transaction.key = (fields["key"][0], fields["key"][1])
+    elif name == "committed":
+        transaction.committed_at.add(node)
+    elif name == "aborted":
+        transaction.aborted_at.add(node)
+    elif name == "steps-void":
+        transaction.voids = True
+    elif name == "received":
+        operation = transaction.operations.get(fields["op"])
+        if operation is not None and fields["kind"] == "tcm":
+            operation.receivers.add(node)
+    elif name == "tcm":
+        transaction.frames[node, fields["frame"]] = fields["op"]
+    elif name == "ended":
+        transaction.ends[node] = fields["outcome"]
+        if node == transaction.coordinator:
+            transaction.outcome, transaction.reason = fields["outcome"], fields["reason"]
+            transaction.ended = place
+
+
+def _stamp(value: Any) -> Stamp:
+    key, class_, incarnation, number = value
+    return ((key[0], key[1]), class_, incarnation, number)
+
+
+def _place(transaction: Transaction) -> None:
+    """Give every operation its path: where it stands in the tree of frames."""
+    if transaction.is_planned:
+        for operation in transaction.operations.values():
+            operation.path = (("", operation.op),)
+        return
+    members: dict[tuple[str, int], list[Operation]] = {}
+    for operation in sorted(transaction.operations.values(), key=lambda o: o.place):
+        members.setdefault((operation.client, operation.frame), []).append(operation)
+
+    def fill(frame: tuple[str, int], prefix: Path) -> None:
+        for number, operation in enumerate(members.get(frame, ())):
+            operation.path = (*prefix, (f"{frame[0]}/{frame[1]}", number))
+            for child, cause in transaction.frames.items():
+                if cause == operation.op:
+                    fill(child, operation.path)
+
+    fill((transaction.coordinator, 1), ())
+
+
+def is_before(one: Operation, other: Operation) -> bool:
+    """Definition 3.4 among operations of one transaction; False where they are concurrent."""
+    for (frame, number), (other_frame, other_number) in zip(one.path, other.path, strict=False):
+        if frame != other_frame:
+            return False
+        if number != other_number:
+            return number < other_number
+    return len(one.path) < len(other.path)

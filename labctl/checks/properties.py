@@ -1,0 +1,207 @@
+"""The properties of Definitions 3.1 to 3.4, decided from a history and from the tables at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from broker.filters import Event
+from broker.hops import Hop, broker_hop, client_hop
+from labctl.checks import serial
+from labctl.checks.history import History, Operation, Transaction, is_before
+from labctl.checks.verdict import Verdict
+
+Route = Callable[[str, Event, Hop], Iterable[Hop]]
+"""Where a broker would send an event that came from a hop."""
+
+
+def _verdict(name: str, checked: int, faults: Sequence[str], anomalies: Sequence[str] = ()) -> Verdict:
+    answer = "invalid" if faults else "valid" if checked else "unknown"
+    return Verdict(name, answer, checked, tuple(faults), tuple(anomalies))  # type: ignore[arg-type]
+
+
+def atomicity(history: History, brokers: Sequence[str]) -> Verdict:
+    """All effects or none: one outcome everywhere, nothing of an aborted transaction, nothing twice."""
+    faults: list[str] = []
+    for t in history.transactions.values():
+        if t.committed_at and t.aborted_at:
+            faults.append(
+                f"{t.tx} committed at {sorted(t.committed_at)} and aborted at {sorted(t.aborted_at)}"
+            )
+        elif t.committed_at and t.committed_at != set(brokers):
+            faults.append(f"{t.tx} committed at {sorted(t.committed_at)} and not everywhere")
+        told = {outcome for client, outcome in t.ends.items() if client not in history.gone} - {"unknown"}
+        if ("aborted" in told and t.committed_at) or ("committed" in told and not t.committed_at):
+            faults.append(f"{t.tx}: clients were told {t.ends}, brokers say otherwise")
+        if t.outcome == "unknown" and not t.voids and not history.gone:
+            faults.append(f"{t.tx}: outcome unknown without a reason: {t.reason}")
+    counts = Counter((d.client, d.tx, d.op) for d in history.deliveries if d.tx)
+    for (client, tx, op), times in counts.items():
+        if times > 1:
+            faults.append(f"{tx} {op} was delivered to {client} {times} times")
+        if not history.transactions[tx].committed_at:
+            faults.append(f"{tx} {op} was delivered to {client}, and the transaction has not committed")
+    return _verdict("atomicity", len(history.transactions), faults)
+
+
+def consistency(history: History) -> Verdict:
+    """Definition 3.4, by what each broker processed and by the order of deliveries."""
+    faults: list[str] = []
+    checked = 0
+    for broker, processed in history.processed.items():
+        seen: dict[str, list[Operation]] = {}
+        for tx, op in processed:
+            transaction = history.transactions[tx]
+            operation = transaction.operations.get(op)
+            if operation is None or transaction.is_planned:
+                continue
+            for earlier in seen.setdefault(tx, []):
+                checked += 1
+                if is_before(operation, earlier):
+                    faults.append(f"{broker} processed {_name(tx, earlier)} before {_name(tx, operation)}")
+            seen[tx].append(operation)
+    received: dict[tuple[str, str], list[Operation]] = {}
+    for delivery in history.deliveries:
+        operation = history.transactions[delivery.tx].operations.get(delivery.op) if delivery.tx else None
+        if operation is None:
+            continue
+        for earlier in received.setdefault((delivery.client, delivery.tx), []):
+            checked += 1
+            if is_before(operation, earlier):
+                faults.append(f"{delivery.client} got {_name(delivery.tx, earlier)} before {operation.op}")
+        received[delivery.client, delivery.tx].append(operation)
+    return _verdict("consistency", checked, faults)
+
+
+def _name(tx: str, operation: Operation) -> str:
+    return f"{tx} {operation.kind} {operation.op} of {operation.client}"
+
+
+def serializability(history: History) -> Verdict:
+    """D-TX: the order of the keys explains every delivery."""
+    ordered = history.ordered()
+    faults, checked = serial.faults_of(history, ordered)
+    if faults and not serial.some_order(history, ordered):
+        faults.append("no order of the transactions explains what was delivered")
+    return _verdict("serializability", checked, faults)
+
+
+def recipients(history: History) -> Verdict:
+    """S-TX and D-TX_NI: exact on disjoint spaces; on others what went wrong is told, not judged."""
+    faults: list[str] = []
+    anomalies: list[str] = []
+    checked = 0
+    for transaction in history.transactions.values():
+        if transaction.is_isolated or not transaction.committed or transaction.voids:
+            continue
+        for operation in transaction.operations.values():
+            if operation.kind == "pub":
+                checked += 1
+                expected = serial.expect(history, transaction, operation, ())
+                faults += serial.compare(operation, expected, transaction)
+                anomalies += _anomalies(history, transaction, operation, expected)
+    return _verdict("recipients", checked, faults, anomalies)
+
+
+def _anomalies(
+    history: History, transaction: Transaction, operation: Operation, expected: serial.Expectation
+) -> list[str]:
+    """What no order of the transactions that share its space explains."""
+    event = operation.event
+    assert event is not None
+    sharing = [
+        t
+        for t in history.transactions.values()
+        if t is not transaction
+        and t.committed
+        and any(serial.touches(o, event) for o in t.operations.values())
+    ]
+    known = expected.open - history.gone
+    doubtful = {c for c in known if any(serial.touches(o, event) for o in history.regular.get(c, ()))}
+    known -= doubtful
+    if not sharing or not known or len(sharing) > 4:
+        return []
+    best: list[str] | None = None
+    for chosen in range(1 << len(sharing)):
+        before = [t for place, t in enumerate(sharing) if chosen >> place & 1]
+        text = []
+        for client in sorted(known):
+            past = [*history.setup.get(client, ())]
+            past += [o for t in before for o in serial.in_order(t, client)]
+            past += [o for o in serial.in_order(transaction, client) if is_before(o, operation)]
+            touching = [o for o in past if serial.touches(o, event)]
+            wanted = bool(touching) and touching[-1].kind == "sub"
+            if wanted != (client in operation.receivers):
+                what = "missed by" if wanted else "wrong recipient"
+                text.append(f"{transaction.tx} {operation.op} {event}: {what} {client}")
+        if best is None or len(text) < len(best):
+            best = text
+    return best or []
+
+
+def convergence(history: History, route: Route, probes: Sequence[Event]) -> Verdict:
+    """At the end every event goes from its publisher to exactly the clients whose committed space has it."""
+    faults: list[str] = []
+    checked = 0
+    clients = [c for c in history.homes if c not in history.gone]
+    logs = {client: _log(history, client) for client in clients}
+    for event in probes:
+        wanting = {c for c in clients if _is_in(logs[c], event, "sub", "usub")}
+        for publisher in clients:
+            if not _is_in(logs[publisher], event, "adv", "uadv"):
+                continue
+            checked += 1
+            reached = _walk(history.homes[publisher], client_hop(publisher), event, route)
+            if reached != wanting - {publisher}:
+                missed, wrong = sorted(wanting - {publisher} - reached), sorted(reached - wanting)
+                faults.append(f"{event} of {publisher} would miss {missed} and wrongly reach {wrong}")
+    return _verdict("convergence", checked, faults)
+
+
+def _log(history: History, client: str) -> list[Operation]:
+    """All that holds for a client at the end, by stamp."""
+    found = [*history.setup.get(client, ()), *history.regular.get(client, ())]
+    for transaction in history.transactions.values():
+        if transaction.committed:
+            found += [o for o in transaction.operations.values() if o.client == client]
+    return sorted((o for o in found if o.stamp is not None), key=lambda o: o.stamp or ())
+
+
+def _is_in(log: Sequence[Operation], event: Event, positive: str, negative: str) -> bool:
+    touching = [
+        o for o in log if o.kind in (positive, negative) and o.filter is not None and o.filter.matches(event)
+    ]
+    return bool(touching) and touching[-1].kind == positive
+
+
+def _walk(broker: str, source: Hop, event: Event, route: Route) -> set[str]:
+    reached: set[str] = set()
+    for hop in route(broker, event, source):
+        role, _, name = hop.partition(":")
+        if role == "client":
+            reached.add(name)
+        else:
+            reached |= _walk(name, broker_hop(broker), event, route)
+    return reached
+
+
+def liveness(history: History, left: Sequence[str]) -> Verdict:
+    """Every transaction ends, nothing of it stays, and none fails without cause; `left` is what did stay."""
+    faults = list(left)
+    for t in history.transactions.values():
+        if t.coordinator and t.coordinator not in history.gone and not t.outcome:
+            faults.append(f"{t.tx} of {t.coordinator} never ended")
+        by_brokers = t.outcome == "aborted" and t.reason.startswith(("a conflict", "it comes too late"))
+        if by_brokers and _is_alone(history, t):
+            faults.append(f"{t.tx} ran alone and was aborted: {t.reason}")
+    return _verdict("liveness", len(history.transactions), faults)
+
+
+def _is_alone(history: History, transaction: Transaction) -> bool:
+    if history.gone or transaction.began < 0:
+        return False
+    others = [t for t in history.transactions.values() if t is not transaction]
+    if any(t.began < transaction.ended and (t.ended < 0 or t.ended > transaction.began) for t in others):
+        return False
+    operations = [o for client in history.regular.values() for o in client]
+    return not operations

@@ -1,0 +1,1 @@
+"""The same cores, client sessions and scenarios under a simulated network and clock."""

@@ -1,0 +1,211 @@
+"""Run a program in a world, and judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+from broker.filters import Event
+from broker.hops import Hop
+from client.errors import ClientError, SessionClosed
+from client.transactions import Frame, Tcm
+from labctl.checks import properties
+from labctl.checks.history import History, read
+from labctl.checks.verdict import Verdict
+from labctl.simulate.generate import VALUES
+from labctl.simulate.programs import (
+    Fault,
+    Op,
+    Program,
+    Regular,
+    TxProgram,
+    as_plan,
+    label_of,
+    labelled,
+    perform,
+)
+from labctl.simulate.world import SimClient, World
+
+DELAY_MS = 1.0
+STEPS_MAX = 200_000
+
+
+class Result(Struct):
+    world: World
+    history: History
+    verdicts: list[Verdict]
+    messages: int
+
+    @property
+    def faults(self) -> list[tuple[str, str]]:
+        return [(v.property, text) for v in self.verdicts for text in v.faults]
+
+
+class Run:
+    def __init__(self, program: Program, traces: bool = False) -> None:
+        self._program = program
+        self._tcms = labelled(program)
+        self.world = World(program.links, program.brokers, program.seed, self._latency, traces=traces)
+        self.errors: list[str] = []
+
+    def execute(self) -> Result:
+        world, program = self.world, self._program
+        for client, home in program.homes.items():
+            world.connect(client, home, self._on_tcm)
+        world.run(STEPS_MAX)
+        for client in program.homes:
+            world.complete(self._introduce(world.clients[client]))
+        for client, op in program.setup:
+            world.complete(regular(world.clients[client], op))
+        for client in program.homes:
+            world.record(client, "started", {})
+        start, before = world.now, world.messages
+        for number, transaction in enumerate(program.transactions):
+            self._at(start + transaction.start, self._transact, number, transaction)
+        for piece in program.regular:
+            self._at(start + piece.start, self._regular, piece)
+        for fault in program.faults:
+            world.at(start + fault.time, lambda fault=fault: self._strike(fault))  # type: ignore[misc]
+        try:
+            world.run(STEPS_MAX)
+        except RuntimeError as error:
+            self.errors.append(str(error))
+        return self._judge(world.messages - before)
+
+    def _at(self, time: float, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        def start() -> None:
+            self.world.spawn(work(*arguments))
+
+        self.world.at(time, start)
+
+    async def _introduce(self, client: SimClient) -> None:
+        """Everybody can ask everybody."""
+        await client.advertise({"s": "c"})
+        await client.subscribe({"s": "c", "to": client.client_id})
+
+    async def _transact(self, number: int, program: TxProgram) -> None:
+        client = self.world.clients[program.coordinator]
+        if not client.is_alive:
+            return
+        try:
+            if program.protocol in ("s-tx", "s-tx-safe"):
+                await self._plan(client, program)
+            else:
+                await self._dynamic(client, number, program)
+        except ClientError:
+            pass  # how it ended stands in the history
+        except Exception as error:  # noqa: BLE001 a defect of ours, to be reported with the seed
+            self.errors.append(f"{type(error).__name__}: {error}")
+
+    async def _dynamic(self, client: SimClient, number: int, program: TxProgram) -> None:
+        async with client.transaction(program.protocol, lifetime_s=3600) as tx:  # type: ignore[arg-type]
+            for place, op in enumerate(program.body):
+                if place == program.aborts_after:
+                    break
+                await perform(tx, op, label_of(str(number), place))
+            if program.aborts_after >= 0:
+                await tx.abort("by program")
+
+    async def _plan(self, client: SimClient, program: TxProgram) -> None:
+        plan = as_plan(program.body)
+        if not plan.items:
+            return
+        if program.aborts_after >= 0:
+            number = client.transactions.number + 1
+            tx = f"{client.client_id}/{client.transactions.incarnation}/{number}"
+            delay = program.aborts_after * DELAY_MS * 3e-3
+            self.world.at(self.world.now + delay, lambda: client.plans.abort(tx, "by program"))
+        await client.execute(plan, program.protocol)  # type: ignore[arg-type]
+
+    async def _on_tcm(self, client: SimClient, tcm: Tcm, frame: Frame) -> None:
+        op = self._tcms[tcm.payload]
+        for place, reaction in enumerate(op.reaction(client.client_id)):
+            label = label_of(f"{tcm.payload.decode()}.{self._who(op, client.client_id)}", place)
+            await perform(frame, reaction, label)
+
+    @staticmethod
+    def _who(op: Op, client: str) -> str:
+        return client if client in dict(op.nested) else "*"
+
+    async def _regular(self, piece: Regular) -> None:
+        client = self.world.clients[piece.client]
+        try:
+            for op in piece.body:
+                await regular(client, op)
+        except ClientError:
+            pass  # refused, or gone
+
+    def _strike(self, fault: Fault) -> None:
+        client = self.world.clients[fault.client]
+        if fault.kind == "crash":
+            client.crash(fault.lost)
+        elif fault.kind == "leave":
+            client.leave()
+        else:
+            client.go_away(0.01)
+
+    def _latency(self, random: Random, source: Hop, target: Hop) -> float:
+        mean_ms = self._program.slowness.get(f"{source}>{target}", DELAY_MS)
+        return random.expovariate(1e3 / mean_ms)
+
+    # Judgement
+
+    def _judge(self, messages: int) -> Result:
+        world, program = self.world, self._program
+        history = read(world.moments)
+        verdicts = [
+            properties.atomicity(history, program.brokers),
+            properties.consistency(history),
+            properties.serializability(history),
+            properties.recipients(history),
+            properties.convergence(history, self._route, self._probes()),
+            properties.liveness(history, [*self.errors, *self._left()]),
+        ]
+        return Result(world, history, verdicts, messages)
+
+    def _route(self, broker: str, event: Event, source: Hop) -> Iterable[Hop]:
+        return self.world.brokers[broker].routing.next_hops(event, source)
+
+    def _probes(self) -> list[Event]:
+        data: list[Event] = [{"s": space, "x": value} for space in self._program.spaces for value in VALUES]
+        return data + [{"s": "c", "to": client} for client in self._program.homes]
+
+    def _left(self) -> Iterable[str]:
+        """What should not be there any more."""
+        for stray in self.world.strays:
+            yield f"{stray.broker} could not place a {type(stray.message).__name__} from {stray.source}: {stray.error}"
+        for broker in self.world.brokers.values():
+            for tx in (*broker.dtx.contexts, *broker.dtx.tombs, *broker.stx.open):
+                yield f"{broker.id} still has {tx}"
+            tagged = [r for _, r in broker.routing.srt if r.tag] + [r for _, r in broker.routing.prt if r.tag]
+            for record in tagged:
+                yield f"{broker.id} still has a record of {record.tag}"
+        for client in self.world.clients.values():
+            for tx in (*client.transactions.parts, *client.plans.running):
+                if client.is_alive:
+                    yield f"client {client.client_id} still has {tx}"
+
+
+async def regular(client: SimClient, op: Op) -> None:
+    try:
+        if op.kind == "adv":
+            await client.advertise(op.constraints)
+        elif op.kind == "uadv":
+            await client.unadvertise(op.constraints)
+        elif op.kind == "sub":
+            await client.subscribe(op.constraints)
+        elif op.kind == "usub":
+            await client.unsubscribe(op.constraints)
+        else:
+            await client.publish(op.event)
+    except SessionClosed:
+        raise
+    except ClientError:
+        pass  # a publication that is not advertised
+
+
+def simulate(program: Program, traces: bool = False) -> Result:
+    return Run(program, traces).execute()
