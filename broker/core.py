@@ -27,6 +27,7 @@ from broker.limits import (
 from broker.membership import Claim, OverlayMap, Wave, Waves
 from broker.records import Record, RoutingError
 from broker.routing import Routing, operation
+from broker.settling import Settling
 from broker.site import Event, Guest, ProtocolError, Ready, Site
 from broker.transactions.dtx import Dtx
 from broker.transactions.stx import Stx
@@ -44,16 +45,11 @@ from broker.wire import (
     Publish,
     Refused,
     Request,
-    Settle,
-    Settled,
     Stamp,
     brief,
 )
 
 __all__ = ["Broker", "ClientArrived", "ClientGone", "Event", "ProtocolError", "Ready"]
-
-OPEN_SETTLES_MAX = 1024
-"""Of one client."""
 
 
 class ClientArrived(Struct, frozen=True):
@@ -98,7 +94,7 @@ class Broker:
         self.guests = self.site.guests
         self.overlay = OverlayMap(broker, incarnation)
         self.joins = Waves()
-        self.settles = Waves()
+        self.settling = Settling(self.site)
         self.dtx = Dtx(self.site)
         self.stx = Stx(self.site)
         self._from_client: dict[type, Callable[[str, Any], Ready]] = {
@@ -108,7 +104,7 @@ class Broker:
             ClientBack: self._client_back,
             Publish: self._publish,
             Request: self._request,
-            Settle: self._settle_for_client,
+            **self.settling.from_client,
             **self.dtx.from_client,
             **self.stx.from_client,
         }
@@ -120,8 +116,7 @@ class Broker:
             JoinAnswer: self._join_answer,
             Leave: self._leave,
             Announce: self._announce,
-            Settle: self._settle,
-            Settled: self._settled,
+            **self.settling.from_broker,
             **self.dtx.from_broker,
             **self.stx.from_broker,
         }
@@ -356,39 +351,6 @@ class Broker:
         ready = self.dtx.client_left(leave.client)
         ready += self.stx.client_left(leave.client)
         return ready
-
-    # Settling
-
-    def _settle_for_client(self, client: str, message: Settle) -> Ready:
-        guest = self.site.joined_guest(client)
-        if guest.settles >= OPEN_SETTLES_MAX:
-            reason = f"{client} has {OPEN_SETTLES_MAX} settles under way: the limit"
-            return Ready([(client_hop(client), Refused(message.number, reason))], [])
-        origin = f"{client}/{guest.incarnation}"
-        ready = self._settle(client_hop(client), Settle(origin, message.number))
-        guest.settles += 1
-        return ready
-
-    def _settle(self, source: Hop, message: Settle) -> Ready:
-        key = (message.origin, message.number)
-        if key in self.settles:
-            raise ProtocolError(f"settle {message.number} of {message.origin} is under way already")
-        onward = [hop for hop in self.neighbours if hop != source]
-        wave = self.settles.start(key, source, onward)
-        if wave is not None:
-            return self._settle_ends(wave, Settled(*key))
-        return Ready(self.site.to_others(source, message), [])
-
-    def _settled(self, source: Hop, message: Settled) -> Ready:
-        wave = self.settles.answer((message.origin, message.number), source)
-        return Ready([], []) if wave is None else self._settle_ends(wave, message)
-
-    def _settle_ends(self, wave: Wave, message: Settled) -> Ready:
-        role, _, name = wave.origin.partition(":")
-        guest = self.guests.get(name) if role == "client" else None
-        if guest is not None and message.origin.endswith(f"/{guest.incarnation}"):
-            guest.settles -= 1
-        return Ready([(wave.origin, message)], [])
 
     # Brokers
 

@@ -25,7 +25,7 @@ def describe(core: Broker, dump: bool) -> dict[str, Any]:
         "counts": {"clients": len(core.crt), "srt": len(core.routing.srt), "prt": len(core.routing.prt)},
         "open": {
             "joins": [_wave(key, wave.awaiting) for key, wave in core.joins],
-            "settles": [_wave(key, wave.awaiting) for key, wave in core.settles],
+            "settles": [_wave(key, wave.awaiting) for key, wave in core.settling.waves],
         },
     }
     if dump:

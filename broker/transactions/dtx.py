@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.filters import FilterError
-from broker.hops import Hop, client_hop, is_client, name_of
+from broker.hops import Hop, client_hop
 from broker.limits import LimitExceeded, check_filter_within, check_publication
 from broker.records import Record, RoutingError
-from broker.routing import operation
 from broker.site import ProtocolError, Ready, Site
-from broker.transactions.context import Context, Entry, Logged, Tomb
+from broker.transactions.context import Context
+from broker.transactions.decisions import Decisions
+from broker.transactions.operations import Operations
 from broker.transactions.order import Order
-from broker.transactions.view import Decision, View
+from broker.transactions.view import View
 from broker.txmessages import (
     Abort,
     Begin,
@@ -37,7 +38,7 @@ from broker.txmessages import (
     TxRequest,
 )
 from broker.vocabulary import NO_KEY
-from broker.wire import Operation, brief
+from broker.wire import Operation
 
 LIFETIME_MS_MAX = 3_600_000
 TOO_LATE = "an operation came after the votes were asked for"
@@ -49,7 +50,9 @@ class Dtx:
         self._routing = site.routing
         self.order = Order(site)
         self.contexts = self.order.contexts
-        self.tombs: dict[str, Tomb] = {}
+        self._operations = Operations(site)
+        self.decisions = Decisions(site, self.order)
+        self.tombs = self.decisions.tombs
         self.from_client: dict[type, Callable[[str, Any], Ready]] = {
             Begin: self._begin_for_client,
             TxRequest: self._request,
@@ -58,7 +61,7 @@ class Dtx:
             Prepare: lambda client, message: self._prepare(client_hop(client), message),
             Commit: self._commit_for_client,
             Abort: self._abort_for_client,
-            Ended: lambda client, message: self._ended(client_hop(client), message),
+            Ended: lambda client, message: self.decisions.ended(client_hop(client), message),
         }
         self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
             Begin: self._begin,
@@ -70,7 +73,7 @@ class Dtx:
             Prepared: self._prepared,
             Commit: self._commit,
             Abort: self._abort,
-            Ended: self._ended,
+            Ended: self.decisions.ended,
         }
 
     def __bool__(self) -> bool:
@@ -121,7 +124,7 @@ class Dtx:
         if context is None:
             return Ready([], [])
         if context.state != "active":
-            return self._refuse(context, client_hop(client), message.op, TOO_LATE)
+            return self._operations.refuse(context, client_hop(client), message.op, TOO_LATE)
         guest, hop = self._site.joined_guest(client), client_hop(client)
         if context.isolated:
             stamp = (context.key, 0, guest.incarnation, context.operations + 1)
@@ -130,9 +133,9 @@ class Dtx:
         try:
             check_filter_within(message.filter, self._site.limits)
             record = Record(message.kind, client, stamp, message.filter)
-            ready = self._operate(context, hop, message.op, record)
+            ready = self._operations.operate(context, hop, message.op, record)
         except (FilterError, LimitExceeded, RoutingError) as error:
-            return self._refuse(context, hop, message.op, str(error))
+            return self._operations.refuse(context, hop, message.op, str(error))
         context.operations += 1
         if not context.isolated:
             guest.operations += 1
@@ -143,12 +146,12 @@ class Dtx:
         if context is None:
             return Ready([], [])
         if context.state != "active":
-            return self._refuse(context, client_hop(client), message.op, TOO_LATE)
+            return self._operations.refuse(context, client_hop(client), message.op, TOO_LATE)
         try:
             check_publication(message.event, message.payload, self._site.limits)
         except (FilterError, LimitExceeded) as error:
-            return self._refuse(context, client_hop(client), message.op, str(error))
-        return self._route(context, client_hop(client), message, client)
+            return self._operations.refuse(context, client_hop(client), message.op, str(error))
+        return self._operations.route(context, client_hop(client), message, client)
 
     def _record(self, source: Hop, message: TxRecord) -> Ready:
         context = self._open(message.tx)
@@ -159,117 +162,17 @@ class Dtx:
         record = Record(message.kind, message.client, message.stamp, message.filter)
         try:
             check_filter_within(message.filter, self._site.limits)
-            return self._operate(context, source, message.op, record, message.triggered)
+            return self._operations.operate(context, source, message.op, record, message.triggered)
         except (FilterError, LimitExceeded, RoutingError) as error:
             raise ProtocolError(str(error)) from error
 
     def _forward(self, source: Hop, message: TxPublish) -> Ready:
         context = self._open(message.tx)
-        return Ready([], []) if context is None else self._route(context, source, message)
-
-    def _operate(
-        self, context: Context, origin: Hop, op: int, record: Record, triggered: bool = False
-    ) -> Ready:
-        tx = context.tx
-        ready = Ready([], [])
-        self._site.note(
-            ready, "processed", tx=tx, op=op, kind=record.kind, client=record.client, stamp=record.stamp,
-            source=origin, triggered=triggered,
-        )  # fmt: skip
-        if context.isolated:
-            decision = context.view.record(record, origin)
-            assert decision is not None
-            onward, attracted = decision
-            context.log.append(Logged(origin, decision, record))
-            for client, stamp in attracted:
-                old = context.view.find(client, stamp)
-                ready.sends.append((origin, _tx_record(tx, op, old, triggered=True)))
-        else:
-            onward = self._place(context, origin, record, ready)
-        ready.sends += [(hop, _tx_record(tx, op, record, triggered)) for hop in onward]
-        if not triggered:
-            self._expect(context, op, Entry(origin, set(onward)), ready)
-        return ready
-
-    def _place(self, context: Context, origin: Hop, record: Record, ready: Ready) -> tuple[Hop, ...]:
-        """Without isolation: into the tables, under the transaction's tag."""
-        known = self._routing.find(record, origin)
-        if known is not None:  # an advertisement of somebody else has brought it here before
-            return tuple(self._routing.send_on(known, origin))
-        record.tag = context.tx
-        placement = self._routing.place(record, origin)
-        ready.sends += [(origin, operation(attracted)) for attracted in placement.attracted]
-        return tuple(placement.onward)
-
-    def _route(self, context: Context, origin: Hop, message: TxPublish, client: str = "") -> Ready:
-        decision = self._decide(context, origin, message, client)
-        if decision is None:
-            reason = f"{message.event} is outside what {client} advertises"
-            return self._refuse(context, origin, message.op, reason)
-        if context.isolated:
-            context.log.append(Logged(origin, decision, event=message.event, client=client))
-        hops, _ = decision
-        ready = Ready([(hop, message) for hop in hops], [])
-        self._site.note(
-            ready, "processed", tx=message.tx, op=message.op, kind=message.kind, source=origin, to=hops
-        )
-        entry = Entry(origin, set(hops), message.kind == "tcm")
-        for hop in filter(is_client, hops):
-            self._hand_over(context, entry, hop)
-        self._expect(context, message.op, entry, ready)
-        return ready
-
-    def _hand_over(self, context: Context, entry: Entry, hop: Hop) -> None:
-        """A publication is for a client of ours."""
-        client = name_of(hop)
-        guest = self._site.guests.get(client)
-        if guest is None:  # it has left, and so have its subscriptions, but for those of this transaction
-            entry.pending.discard(hop)
-            context.bad = context.bad or f"participant {client} is gone"
-            return
-        entry.reached += 1
-        context.participants.add(client)
-        if entry.is_tcm:
-            context.asked.add(client)
-        elif guest.away:
-            entry.pending.discard(hop)  # it is stored for the client, and that is as good
-
-    def _decide(self, context: Context, origin: Hop, message: TxPublish, client: str) -> Decision:
-        if context.isolated:
-            return context.view.publication(message.event, client, origin)
-        if client and not self._routing.srt.admits(client, origin, message.event, tag=context.tx):
-            return None
-        hops = self._routing.hops_of_step(message.event, context.tx, 0)
-        return tuple(sorted(hop for hop in hops if hop != origin)), ()
-
-    def _expect(self, context: Context, op: int, entry: Entry, ready: Ready) -> None:
-        if op in context.entries:
-            raise ProtocolError(f"a second operation {op} in {context.tx}")
-        context.entries[op] = entry
-        self._settle(context, op, ready)
+        return Ready([], []) if context is None else self._operations.route(context, source, message)
 
     def _ack(self, source: Hop, message: TxAck) -> Ready:
         context = self._open(message.tx)
-        entry = None if context is None else context.entries.get(message.op)
-        if context is None or entry is None or source not in entry.pending:
-            return Ready([], [])
-        context.bad = context.bad or message.reason
-        entry.pending.discard(source)
-        if not is_client(source):
-            entry.reached += message.reached
-        ready = Ready([], [])
-        self._settle(context, message.op, ready)
-        return ready
-
-    def _settle(self, context: Context, op: int, ready: Ready) -> None:
-        entry = context.entries[op]
-        if not entry.pending:
-            del context.entries[op]
-            ready.sends.append((entry.origin, TxAck(context.tx, op, context.bad, entry.reached)))
-
-    def _refuse(self, context: Context, hop: Hop, op: int, reason: str) -> Ready:
-        context.bad = context.bad or brief(reason)
-        return Ready([(hop, TxAck(context.tx, op, context.bad))], [])
+        return Ready([], []) if context is None else self._operations.ack(context, source, message)
 
     # Votes
 
@@ -328,39 +231,9 @@ class Dtx:
         if context is None:
             return Ready([], [])
         self._check_origin(context, source)
-        ready = self._merge(context) if context.isolated else self._keep(context)
-        self._site.note(ready, "committed", tx=message.tx, key=context.key)
-        ready += self._end(context, Tomb(True, "", source, set(), set()), message)
+        ready = self.decisions.commit(context, source)
+        ready += self._pump()
         return ready
-
-    def _merge(self, context: Context) -> Ready:
-        """What the transaction wrote joins the tables; what they did not know at its vote is sent on now."""
-        routing, ready = self._routing, Ready([], [])
-        merged = []
-        for record, hop in context.view.own:
-            if self._site.crt.behind(record.client, hop, record.stamp[2]) is None:
-                continue  # it has left since
-            known = routing.find(record, hop)
-            if known is None:
-                routing.store(record, hop)
-            merged.append((known or record, hop))
-        for client, stamp, hop in context.view.sent:
-            routing.mark_sent(client, stamp, hop)
-        self.order.committed(context)
-        for record, hop in merged:
-            if record.kind in ("adv", "uadv"):
-                ready.sends += [(hop, operation(attracted)) for attracted in routing.attract(record, hop)]
-                if is_client(hop):
-                    self._site.rebuild_space(record.client)
-            else:
-                ready.sends += [(onward, operation(record)) for onward in routing.send_on(record, hop)]
-        return ready
-
-    def _keep(self, context: Context) -> Ready:
-        for record in self._routing.commit(context.tx):
-            if record.kind in ("adv", "uadv"):
-                self._site.rebuild_space(record.client)
-        return Ready([], [])
 
     def _abort_for_client(self, client: str, message: Abort) -> Ready:
         return self._abort(client_hop(client), message)
@@ -374,44 +247,9 @@ class Dtx:
 
     def _undo(self, context: Context, source: Hop, reason: str) -> Ready:
         """`source` is told when it is done; nobody if it is empty."""
-        if not context.isolated:
-            self._routing.drop(context.tx)
-        reason = brief(reason)
-        ready = Ready([], [])
-        self._site.note(ready, "aborted", tx=context.tx, reason=reason)
-        ready += self._end(context, Tomb(False, reason, source, set(), set()), Abort(context.tx, reason))
-        return ready
-
-    def _end(self, context: Context, tomb: Tomb, message: Commit | Abort) -> Ready:
-        """Pass the decision on, to brokers and to the clients that took part."""
-        del self.contexts[context.tx]
-        self.tombs[context.tx] = tomb
-        tomb.brokers = set(self._site.others(context.origin))
-        present = [client_hop(c) for c in sorted(context.participants) if c in self._site.guests]
-        tomb.clients = {hop for hop in present if hop != context.origin}
-        if context.is_decided_here and not tomb.origin and name_of(context.origin) in self._site.guests:
-            tomb.clients.add(context.origin)  # the decision is ours, and news to the coordinator
-        ready = Ready([(hop, message) for hop in (*sorted(tomb.brokers), *sorted(tomb.clients))], [])
-        self._bury(context.tx, ready)
+        ready = self.decisions.abort(context, source, reason)
         ready += self._pump()
         return ready
-
-    def _ended(self, source: Hop, message: Ended) -> Ready:
-        tomb = self.tombs.get(message.tx)
-        ready = Ready([], [])
-        if tomb is not None:
-            tomb.brokers.discard(source)
-            tomb.clients.discard(source)
-            self._bury(message.tx, ready)
-        return ready
-
-    def _bury(self, tx: str, ready: Ready) -> None:
-        tomb = self.tombs[tx]
-        if not tomb.brokers and tomb.origin:
-            ready.sends.append((tomb.origin, Ended(tx, tomb.committed, tomb.reason)))
-            tomb.origin = ""
-        if not tomb.brokers and not tomb.clients:
-            del self.tombs[tx]
 
     # Clients that go, and time that passes
 
@@ -429,12 +267,8 @@ class Dtx:
                     entry.pending.discard(hop)
                     if entry.is_tcm:
                         context.bad = context.bad or f"participant {client} is gone"
-                    self._settle(context, op, ready)
-        for tx, tomb in tuple(self.tombs.items()):
-            if hop in tomb.clients or tomb.origin == hop:
-                tomb.clients.discard(hop)
-                tomb.origin = "" if tomb.origin == hop else tomb.origin
-                self._bury(tx, ready)
+                    self._operations.settle(context, op, ready)
+        ready += self.decisions.client_left(hop)
         return ready
 
     def client_away(self, client: str) -> Ready:
@@ -444,7 +278,7 @@ class Dtx:
             for op, entry in tuple(context.entries.items()):
                 if hop in entry.pending and not entry.is_tcm:
                     entry.pending.discard(hop)
-                    self._settle(context, op, ready)
+                    self._operations.settle(context, op, ready)
         return ready
 
     def expire(self, now: float) -> Ready:
@@ -504,7 +338,3 @@ def check_name(tx: str, client: str, incarnation: int) -> None:
     prefix, _, number = tx.rpartition("/")
     if prefix != f"{client}/{incarnation}" or not (number.isascii() and number.isdigit()):
         raise ProtocolError(f"{tx} is no id for a transaction of {client}")
-
-
-def _tx_record(tx: str, op: int, record: Record, triggered: bool) -> TxRecord:
-    return TxRecord(tx, op, record.kind, record.client, record.stamp, record.filter, triggered)

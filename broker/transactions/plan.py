@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct, field
@@ -25,6 +26,7 @@ class Open(Struct, eq=False):
     """The coordinator is a client of this broker."""
     deadline: float = 0.0
     status: Literal["active", "committed", "aborted"] = "active"
+    safe: bool = False
     voted: bool = False
     bad: str = ""
     """Why not everything in the plan can happen."""
@@ -57,3 +59,10 @@ class Open(Struct, eq=False):
         self.echoes.clear()
         self.held.clear()
         self.owed.clear()
+
+
+def numbers_in(planned: Planned) -> Iterator[int]:
+    """Of a step and all that is nested in it."""
+    yield planned.step
+    for nested in planned.nested:
+        yield from numbers_in(nested)

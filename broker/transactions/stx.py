@@ -16,17 +16,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from broker.boxes import contains
-from broker.filters import FilterError
 from broker.hops import Hop, client_hop, is_client, name_of
-from broker.limits import LimitExceeded, check_filter_within, check_publication
-from broker.records import Record, RoutingError
-from broker.routing import operation
+from broker.records import Record
 from broker.site import ProtocolError, Ready, Site
 from broker.transactions.dtx import check_name
-from broker.transactions.plan import Echo, Open
+from broker.transactions.plan import Open, numbers_in
+from broker.transactions.planning import faults_in, waits
+from broker.transactions.steps import Steps
 from broker.txmessages import (
-    Before,
     Planned,
     Step,
     StepAbort,
@@ -47,6 +44,7 @@ class Stx:
         self._site = site
         self._routing = site.routing
         self.open: dict[str, Open] = {}
+        self._steps = Steps(site, self.open, self._declare_void)
         self.from_client: dict[type, Callable[[str, Any], Ready]] = {
             Step: self._step_from_client,
             StepPrepare: self._term_from_client,
@@ -56,8 +54,8 @@ class Stx:
         }
         self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
             Step: self._step,
-            StepEcho: self._echo,
-            StepDone: self._done,
+            StepEcho: self._steps.echo,
+            StepDone: self._steps.done,
             StepPrepare: self._term,
             StepPrepared: self._prepared,
             StepCommit: self._term,
@@ -96,144 +94,25 @@ class Stx:
         """What is wrong with a step, or with the plan of a coordinator of ours."""
         planned, client = message.planned, message.planned.client
         if client == message.coordinator and planned.step not in state.owed_by(client):
-            return next(self._faults(planned, list(message.before)), "")
+            return next(faults_in(self._site, planned, list(message.before)), "")
         if planned not in state.owed.get(client, ()):
             raise ProtocolError(f"{client} was not asked for step {planned.step} of {message.tx}")
         return ""
 
-    def _faults(self, planned: Planned, before: list[Before]) -> Iterator[str]:
-        """Go through a step and what is nested in it, in order."""
-        hop = self._site.hop_to(planned.client)
-        try:
-            if planned.filter is not None:
-                check_filter_within(planned.filter, self._site.limits)
-            if planned.event is not None:
-                check_publication(planned.event, planned.payload, self._site.limits)
-        except (FilterError, LimitExceeded) as error:
-            yield str(error)
-        if hop is None:
-            yield f"there is no client {planned.client}"
-        elif planned.kind == "pub" and not self._may_publish(planned, hop, before):
-            yield f"{planned.event} is outside what {planned.client} advertises"
-        if planned.kind == "tcm" and self._site.hop_to(planned.target) is None:
-            yield f"there is no client {planned.target}"
-        before.append(Before(planned.step, planned.kind, planned.client, planned.filter))
-        for nested in planned.nested:
-            yield from self._faults(nested, before)
-
-    def _may_publish(self, planned: Planned, hop: Hop, before: Iterable[Before]) -> bool:
-        assert planned.event is not None
-        own = (b.filter for b in before if b.kind == "adv" and b.client == planned.client)
-        if any(filter_ is not None and contains(filter_, planned.event) for filter_ in own):
-            return True
-        return self._routing.srt.admits(planned.client, hop, planned.event)
-
     def _step(self, source: Hop, message: Step) -> Ready:
         state = self._state(message.tx, message.coordinator)
+        state.safe = message.safe
         if is_client(source):
             state.touched.add(name_of(source))
         if state.status == "aborted":
             return Ready([], [])
         ready = Ready([], [])
         if state.status == "committed":
-            self._process(state, message, source, ready)
+            self._steps.process(state, message, source, ready)
         else:
             state.buffer[message.planned.step] = (message, source)
             self._pump(state, ready)
         return ready
-
-    def _process(self, state: Open, message: Step, source: Hop, ready: Ready) -> None:
-        planned = message.planned
-        self._site.note(
-            ready, "processed", tx=message.tx, op=planned.step, kind=planned.kind, client=planned.client,
-            stamp=message.stamp, source=source,
-        )  # fmt: skip
-        state.processed.add(planned.step)
-        if planned.kind == "pub":
-            self._publish(state, message, source, ready)
-        elif planned.kind == "tcm":
-            self._control(state, message, ready)
-        else:
-            self._record(state, message, source, ready)
-        ready.sends += [(self._way(done), done) for done in state.held.pop(planned.step, ())]
-
-    def _record(self, state: Open, message: Step, source: Hop, ready: Ready) -> None:
-        planned = message.planned
-        assert planned.filter is not None
-        kind = planned.kind
-        assert kind != "pub"
-        assert kind != "tcm"
-        if self._site.crt.behind(planned.client, source, message.stamp[2]) is None:
-            return  # it has left while its step waited
-        tag = state.tx if state.status == "active" else None
-        record = Record(kind, planned.client, message.stamp, planned.filter, tag, planned.step, state.tx)
-        known = self._routing.find(record, source)
-        if known is not None:  # somebody else's advertisement has brought it here before
-            ready.sends += [(hop, message) for hop in self._routing.send_on(known, source)]
-            return
-        if tag is None:
-            state.written.append(record)
-        try:
-            placement = self._routing.place(record, source)
-        except RoutingError as error:
-            raise ProtocolError(str(error)) from error
-        ready.sends += [(hop, message) for hop in placement.onward]
-        ready.sends += [(source, operation(attracted)) for attracted in placement.attracted]
-        if planned.kind == "adv":
-            state.echoes[planned.step] = Echo(source, set(placement.onward))
-            self._settle_echo(state, planned.step, ready)
-
-    def _publish(self, state: Open, message: Step, source: Hop, ready: Ready) -> None:
-        planned = message.planned
-        assert planned.event is not None
-        hops = self._routing.hops_of_step(planned.event, message.tx, planned.step)
-        for hop in sorted(hop for hop in hops if hop != source):
-            ready.sends.append((hop, message))
-            if is_client(hop):
-                state.touched.add(name_of(hop))
-        if is_client(source) and planned.client != message.coordinator and not message.safe:
-            done = StepDone(message.tx, planned.step, message.coordinator)
-            ready.sends.append((self._way(done), done))
-
-    def _control(self, state: Open, message: Step, ready: Ready) -> None:
-        planned = message.planned
-        hop = self._site.hop_to(planned.target)
-        if hop is None or (is_client(hop) and planned.target not in self._site.guests):
-            reason = f"participant {planned.target} is gone"
-            ready += self._declare_void(state, planned.nested, reason)
-            return
-        if is_client(hop):
-            state.touched.add(planned.target)
-            state.owed.setdefault(planned.target, []).extend(planned.nested)
-        ready.sends.append((hop, message))
-
-    def _way(self, done: StepDone) -> Hop:
-        """To the coordinator; nowhere if it is gone."""
-        return self._site.hop_to(done.coordinator) or ""
-
-    def _done(self, source: Hop, message: StepDone) -> Ready:
-        state = self.open.get(message.tx)
-        if state is not None and message.step in state.buffer:
-            state.held.setdefault(message.step, []).append(message)
-            return Ready([], [])
-        return Ready([(self._way(message), message)], [])
-
-    def _echo(self, source: Hop, message: StepEcho) -> Ready:
-        state, ready = self.open.get(message.tx), Ready([], [])
-        if state is not None and message.step in state.echoes:
-            state.echoes[message.step].awaiting.discard(source)
-            self._settle_echo(state, message.step, ready)
-        return ready
-
-    def _settle_echo(self, state: Open, step: int, ready: Ready) -> None:
-        echo = state.echoes[step]
-        if echo.awaiting:
-            return
-        del state.echoes[step]
-        if is_client(echo.origin):
-            state.echoed.add(step)
-        else:
-            ready.sends.append((echo.origin, StepEcho(state.tx, step)))
 
     # Waiting
 
@@ -250,10 +129,10 @@ class Stx:
             step = next((s for s in sorted(state.buffer) if self._is_ready(state, s)), None)
             if step is None:
                 break
-            self._process(state, *state.buffer.pop(step), ready)
+            self._steps.process(state, *state.buffer.pop(step), ready)
         if state.status == "active" and state.term is not None:
             message, source = state.term
-            if not any(self._waits(state, None, before) for before in message.before):
+            if not any(waits(self._site, state, None, before) for before in message.before):
                 state.term = None
                 if isinstance(message, StepPrepare):
                     self._ask(state, message, source, ready)
@@ -264,29 +143,7 @@ class Stx:
         message, _ = state.buffer[step]
         if message.planned.kind in ("adv", "uadv"):
             return True
-        return not any(self._waits(state, message.planned, before) for before in message.before)
-
-    def _waits(self, state: Open, planned: Planned | None, before: Before) -> bool:
-        """Whether an earlier step will still reach this broker."""
-        is_ours = before.client in self._site.guests
-        if before.step in state.processed:
-            return (
-                planned is not None
-                and is_ours
-                and before.kind == "adv"
-                and planned.kind in ("pub", "tcm")
-                and planned.client == before.client
-                and before.step not in state.echoed
-            )
-        hop = self._site.hop_to(before.client)
-        if hop is None:
-            return False  # it is gone, and what it has sent has come
-        if is_ours or before.kind in ("adv", "uadv"):
-            return True
-        if before.kind in ("sub", "usub"):
-            assert before.filter is not None
-            return self._routing.srt.wants_beyond(hop, before.filter)
-        return False
+        return not any(waits(self._site, state, message.planned, before) for before in message.before)
 
     # Votes and decisions
 
@@ -420,7 +277,7 @@ class Stx:
                 ready += self._undo(state, "", f"its coordinator {client} is gone")
             elif owed:
                 ready += self._declare_void(state, owed, f"participant {client} is gone")
-            elif owed is not None and not state.voted:
+            elif owed is not None and state.safe and not state.voted:
                 state.bad = state.bad or f"participant {client} is gone"
         ready += self.pump_all()
         return ready
@@ -475,10 +332,3 @@ class Stx:
             state.is_home = True
             state.deadline = self._site.now + self._site.limits.plan_lifetime_ms / 1e3
         return state
-
-
-def numbers_in(planned: Planned) -> Iterator[int]:
-    """Of a step and all that is nested in it."""
-    yield planned.step
-    for nested in planned.nested:
-        yield from numbers_in(nested)

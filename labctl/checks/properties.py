@@ -119,7 +119,7 @@ def _anomalies(
     known = expected.open - history.gone
     doubtful = {c for c in known if any(serial.touches(o, event) for o in history.regular.get(c, ()))}
     known -= doubtful
-    if not sharing or not known or len(sharing) > 4:
+    if not sharing or not known or len(sharing) > 4 or serial.is_path_open(history, transaction, operation):
         return []
     best: list[str] | None = None
     for chosen in range(1 << len(sharing)):

@@ -38,7 +38,7 @@ def expect(
     """`order` is that of the isolated transactions before it, and no others."""
     assert operation.event is not None
     receivers, open_ = set(), set()
-    if _is_path_open(history, transaction, operation):
+    if is_path_open(history, transaction, operation):
         return Expectation(frozenset(), frozenset(history.homes))
     for client in history.homes:
         if client == operation.client:
@@ -73,16 +73,14 @@ def in_order(transaction: Transaction, client: str) -> list[Operation]:
     return sorted(own, key=lambda o: o.stamp or ())
 
 
-def _is_path_open(history: History, transaction: Transaction, operation: Operation) -> bool:
+def is_path_open(history: History, transaction: Transaction, operation: Operation) -> bool:
     """Whether the publisher's advertisement was on its way beside the transaction: then so were subscriptions."""
     event, publisher = operation.event, operation.client
     assert event is not None
     beside = [*history.regular.get(publisher, ())]
     for other in rivals(history, transaction):
         beside += [o for o in other.operations.values() if o.client == publisher]
-    return any(
-        o.kind in ("adv", "uadv") and o.filter is not None and o.filter.matches(event) for o in beside
-    )
+    return any(o.kind in ("adv", "uadv") and o.filter is not None and o.filter.matches(event) for o in beside)
 
 
 def _is_open(history: History, client: str, transaction: Transaction, operation: Operation) -> bool:

@@ -52,7 +52,7 @@ class Maker:
 
     def standard_setup(self, space: str = "d") -> None:
         for client in self.clients:
-            if self.random.random() < 0.7:
+            if self.random.random() < 0.9:
                 self.setup.append((client, Op("adv", space, VALUES)))
             if self.random.random() < 0.6:
                 self.setup.append((client, Op("sub", space, self.values())))

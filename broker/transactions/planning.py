@@ -1,0 +1,70 @@
+"""Whether a plan can be carried out, and which of its steps a broker must wait for; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from broker.boxes import contains
+from broker.filters import FilterError
+from broker.hops import Hop
+from broker.limits import LimitExceeded, check_filter_within, check_publication
+from broker.site import Site
+from broker.transactions.plan import Open
+from broker.txmessages import Before, Planned
+
+
+def faults_in(site: Site, planned: Planned, before: list[Before]) -> Iterator[str]:
+    """Go through a step and what is nested in it, in order; `before` grows by what was seen."""
+    hop = site.hop_to(planned.client)
+    try:
+        if planned.filter is not None:
+            check_filter_within(planned.filter, site.limits)
+        if planned.event is not None:
+            check_publication(planned.event, planned.payload, site.limits)
+    except (FilterError, LimitExceeded) as error:
+        yield str(error)
+    if hop is None:
+        yield f"there is no client {planned.client}"
+    elif planned.kind == "pub" and not _may_publish(site, planned, hop, before):
+        yield f"{planned.event} is outside what {planned.client} advertises"
+    if planned.kind == "tcm" and site.hop_to(planned.target) is None:
+        yield f"there is no client {planned.target}"
+    before.append(Before(planned.step, planned.kind, planned.client, planned.filter))
+    for nested in planned.nested:
+        yield from faults_in(site, nested, before)
+
+
+def _may_publish(site: Site, planned: Planned, hop: Hop, before: Iterable[Before]) -> bool:
+    assert planned.event is not None
+    own = (b.filter for b in before if b.kind == "adv" and b.client == planned.client)
+    if any(filter_ is not None and contains(filter_, planned.event) for filter_ in own):
+        return True
+    return site.routing.srt.admits(planned.client, hop, planned.event)
+
+
+def waits(site: Site, state: Open, planned: Planned | None, before: Before) -> bool:
+    """Whether a step (None: the question for votes, or the commit) has to wait for an earlier one.
+
+    It has to if the earlier one will still reach this broker: by the same test by which the neighbour
+    on its way decides whether to send it here. And a publication of a client of ours waits until its
+    advertisement has gone round, because only then all that it attracts is here.
+    """
+    is_ours = before.client in site.guests
+    if before.step in state.processed:
+        return (
+            planned is not None
+            and is_ours
+            and before.kind == "adv"
+            and planned.kind in ("pub", "tcm")
+            and planned.client == before.client
+            and before.step not in state.echoed
+        )
+    hop = site.hop_to(before.client)
+    if hop is None:
+        return False  # it is gone, and what it has sent has come
+    if is_ours or before.kind in ("adv", "uadv"):
+        return True
+    if before.kind in ("sub", "usub"):
+        assert before.filter is not None
+        return site.routing.srt.wants_beyond(hop, before.filter)
+    return False
