@@ -16,6 +16,7 @@ from broker import wire
 from broker.filters import Filter, Interval, OneOf, Predicate, Value
 from broker.limits import Limits
 from broker.wire import AnyMessage, Message
+from tests.hostile_transactions import HostileTransactions
 
 CLIENTS = ("E", "A", "F", "G", "stranger")
 BROKERS = ("b1", "b2", "b3", "b9")
@@ -37,7 +38,29 @@ _TEXTS = (
 _INTEGERS = (0, 1, 2, 3, -1, 255, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, -(2**63))
 _FLOATS = (0.0, -0.0, 0.5, 1.0, 1e308, 5e-324, float("inf"), float("-inf"), float("nan"))
 _KINDS: tuple[wire.Kind, ...] = ("adv", "uadv", "sub", "usub")
-_KNOWN_TAGS = (1, 2, 3, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 23, 24, 25, 30, 31, 40)
+_KNOWN_TAGS = (
+    1,
+    2,
+    3,
+    10,
+    11,
+    12,
+    13,
+    14,
+    15,
+    16,
+    20,
+    21,
+    22,
+    23,
+    24,
+    25,
+    30,
+    31,
+    40,
+    *range(50, 61),
+    *range(70, 80),
+)
 
 _NOTHING_BEHIND = (
     b"\xdd\xff\xff\xff\xff",  # an array of four billion
@@ -211,6 +234,7 @@ class Hostile:
             *self._of_links(),
             *self._of_overlay(),
             *self._others(),
+            *HostileTransactions(self).makers(),
         )
         return self.random.choice(makers)()
 

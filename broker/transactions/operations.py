@@ -26,6 +26,8 @@ class Operations:
         self, context: Context, origin: Hop, op: int, record: Record, triggered: bool = False
     ) -> Ready:
         tx = context.tx
+        if not triggered:
+            self._check_new(context, op)
         ready = Ready([], [])
         self._site.note(
             ready, "processed", tx=tx, op=op, kind=record.kind, client=record.client, stamp=record.stamp,
@@ -57,6 +59,7 @@ class Operations:
         return tuple(placement.onward)
 
     def route(self, context: Context, origin: Hop, message: TxPublish, client: str = "") -> Ready:
+        self._check_new(context, message.op)
         decision = self._decide(context, origin, message, client)
         if decision is None:
             reason = f"{message.event} is outside what {client} advertises"
@@ -97,9 +100,12 @@ class Operations:
         hops = self._routing.hops_of_step(message.event, context.tx, 0)
         return tuple(sorted(hop for hop in hops if hop != origin)), ()
 
-    def _expect(self, context: Context, op: int, entry: Entry, ready: Ready) -> None:
+    @staticmethod
+    def _check_new(context: Context, op: int) -> None:
         if op in context.entries:
             raise ProtocolError(f"a second operation {op} in {context.tx}")
+
+    def _expect(self, context: Context, op: int, entry: Entry, ready: Ready) -> None:
         context.entries[op] = entry
         self.settle(context, op, ready)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from broker.hops import Hop, is_client, name_of
 from broker.records import Record, RoutingError
 from broker.routing import operation
-from broker.site import ProtocolError, Ready, Site
+from broker.site import Ready, Site
 from broker.transactions.plan import Echo, Open
 from broker.txmessages import Planned, Step, StepDone, StepEcho
 
@@ -55,7 +55,8 @@ class Steps:
         try:
             placement = self._routing.place(record, source)
         except RoutingError as error:
-            raise ProtocolError(str(error)) from error
+            state.bad = state.bad or str(error)
+            return
         ready.sends += [(hop, message) for hop in placement.onward]
         ready.sends += [(source, operation(attracted)) for attracted in placement.attracted]
         if planned.kind == "adv":

@@ -23,6 +23,7 @@ from broker.transactions.dtx import check_name
 from broker.transactions.plan import Open, numbers_in
 from broker.transactions.planning import faults_in, waits
 from broker.transactions.steps import Steps
+from broker.transactions.wellformed import RECORD_KINDS, check_before, check_step
 from broker.txmessages import (
     Planned,
     Step,
@@ -53,12 +54,12 @@ class Stx:
             StepEnded: lambda client, message: self._ended(client_hop(client), message),
         }
         self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
-            Step: self._step,
+            Step: self._step_from_broker,
             StepEcho: self._steps.echo,
             StepDone: self._steps.done,
-            StepPrepare: self._term,
+            StepPrepare: self._term_from_broker,
             StepPrepared: self._prepared,
-            StepCommit: self._term,
+            StepCommit: self._term_from_broker,
             StepAbort: self._abort,
             StepEnded: self._ended,
             StepVoid: self._void,
@@ -74,6 +75,7 @@ class Stx:
 
     def _step_from_client(self, client: str, message: Step) -> Ready:
         guest, planned = self._site.joined_guest(client), message.planned
+        check_step(planned, message.before, self._site.limits)
         if planned.client != client:
             raise ProtocolError(f"{client} sent a step of {planned.client}")
         state = self._state_for(client, message.tx, message.coordinator, message.safe)
@@ -85,7 +87,7 @@ class Stx:
             return Ready([(client_hop(state.coordinator), StepFailed(message.tx, state.bad))], [])
         if planned in state.owed.get(client, ()):
             state.owed[client].remove(planned)
-        if planned.kind in ("adv", "uadv", "sub", "usub"):
+        if planned.kind in RECORD_KINDS:
             message = replace(message, stamp=self._site.next_stamp(guest))
             guest.operations += 1
         return self._step(client_hop(client), message)
@@ -98,6 +100,14 @@ class Stx:
         if planned not in state.owed.get(client, ()):
             raise ProtocolError(f"{client} was not asked for step {planned.step} of {message.tx}")
         return ""
+
+    def _step_from_broker(self, source: Hop, message: Step) -> Ready:
+        planned = message.planned
+        check_step(planned, message.before, self._site.limits)
+        known = self._site.crt.behind(planned.client, source, message.stamp[2])
+        if planned.kind in RECORD_KINDS and known is None:
+            raise ProtocolError(f"a step of {planned.client}, who has not joined behind {source}")
+        return self._step(source, message)
 
     def _step(self, source: Hop, message: Step) -> Ready:
         state = self._state(message.tx, message.coordinator)
@@ -148,12 +158,17 @@ class Stx:
     # Votes and decisions
 
     def _term_from_client(self, client: str, message: StepPrepare | StepCommit) -> Ready:
+        check_before(message.before, self._site.limits)
         if client != message.coordinator:
             raise ProtocolError(f"{client} does not decide on {message.tx}")
         state = self._state_for(client, message.tx, client, isinstance(message, StepPrepare))
         if state is None or state.status != "active":
             return Ready([], [])
         return self._term(client_hop(client), message)
+
+    def _term_from_broker(self, source: Hop, message: StepPrepare | StepCommit) -> Ready:
+        check_before(message.before, self._site.limits)
+        return self._term(source, message)
 
     def _term(self, source: Hop, message: StepPrepare | StepCommit) -> Ready:
         state, ready = self._state(message.tx, message.coordinator), Ready([], [])
