@@ -23,6 +23,7 @@ from broker.limits import (
     check_client_id,
     check_filter_within,
     check_publication,
+    publication_test,
 )
 from broker.membership import Claim, OverlayMap, Wave, Waves
 from broker.records import Record, RoutingError
@@ -167,15 +168,17 @@ class Broker:
     def refusals(self, client: str) -> Callable[[Publish], str]:
         """`admit` for many publications of one client."""
         guest, limits = self.guests.get(client), self.limits
+        is_good = publication_test(limits)
 
         def refusal(message: Publish) -> str:
             if guest is None or not guest.joined:
                 raise ProtocolError(f"{client} has not joined")
             event = message.event
-            try:
-                check_publication(event, message.payload, limits)
-            except (FilterError, LimitExceeded) as error:
-                return brief(str(error))
+            if not is_good(event, message.payload):
+                try:
+                    check_publication(event, message.payload, limits)
+                except (FilterError, LimitExceeded) as error:
+                    return brief(str(error))
             if guest.space.contains(event):
                 return ""
             return brief(f"{event} is outside what {client} advertises")

@@ -4,9 +4,9 @@ A client's space is its `sub`s minus its later `usub`s (Section 2.2; the same fo
 of its records that contain an event, the one with the largest stamp decides. A hop wants an event
 when at least one client behind it does.
 
-What clients want lies in one table. What a client took back (its holes) lies in a table of its own,
-which is asked only when the client would otherwise be in; so a client without holes never pays for
-them, and one with a million pays for one more look-up. Records of undecided transactions are in
+What clients want lies in one table. What a client took back (its holes) lies in a table of its own
+(`broker.holes`), which is asked only when the client would otherwise be in; so a client without holes
+never pays for them, and one with a million pays for one more look-up. Records of undecided transactions are in
 neither: each transaction has a short list, which is read from end to end.
 
 Pure: no I/O, no clock. `broker.table` and `broker.boxes` find records; this module decides.
@@ -18,11 +18,12 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct
 
-from broker.boxes import FEW_RECORDS, contains
+from broker.boxes import FEW_RECORDS, Pile, contains
 from broker.buckets import Names
 from broker.filters import Event
+from broker.holes import Holes
 from broker.records import NOWHERE, Client, Few, Home, Record, stamp_of
-from broker.table import Crowd, RangedStep, Table
+from broker.table import Crowd, Table
 from broker.wire import NO_KEY, Key, Stamp
 
 __all__ = ["Index", "Record"]
@@ -47,6 +48,8 @@ class Index:
     def __init__(self) -> None:
         self._wanted = Table()
         self._plans = self._wanted.plans
+        self._plan_for = self._plans.get
+        """Faster than to ask for `_plans[...]`, and nearly always there is one."""
         self._clients: dict[str, Client] = {}
         self._hops: dict[str, Hop] = {}
         self._tagged: dict[str, list[Record]] = {}
@@ -139,18 +142,17 @@ class Index:
     def hops(self, event: Event) -> Collection[str]:
         """The hops behind which some client is in, in the committed view."""
         names = tuple(event)
-        exact, ranged = self._plans[names]
+        steps, piles = self._plan_for(names) or self._plans[names]
         found: tuple[str, ...] = ()
-        for key_of, find in exact:
-            cell = find(key_of(event))
-            if cell is not None:
+        for key_of, find, find_pile in steps:
+            key = key_of(event)
+            if find is not None and (cell := find(key)) is not None:
                 home = cell.home
                 hops = home.hops if home.holes is None else self._ask(cell, event, names)
                 found = hops if not found or found is hops else _united(found, hops)
-        for key_of, find_pile in ranged:
-            if find_pile(key_of(event)) is not None:
-                return self._add_ranged(ranged, event, names, found)
-        return found
+            if find_pile is not None and (pile := find_pile(key)) is not None:
+                piles = (*piles, pile)
+        return self._add_ranged(piles, event, names, found) if piles else found
 
     def hops_within(self, tag: str, event: Event) -> Collection[str]:
         """The same for the committed view plus the transaction's own records."""
@@ -211,10 +213,9 @@ class Index:
         return max(deciding, key=stamp_of, default=None)
 
     def _add_ranged(
-        self, steps: tuple[RangedStep, ...], event: Event, names: Names, exact: tuple[str, ...]
+        self, piles: tuple[Pile, ...], event: Event, names: Names, exact: tuple[str, ...]
     ) -> Collection[str]:
         """The hops found without ranges, and those behind records with ranges."""
-        piles = [pile for key_of, find in steps if (pile := find(key_of(event))) is not None]
         everywhere = len(self._hops)
         found = set(exact)
         memo: Memo = {}
@@ -228,14 +229,27 @@ class Index:
 
     def _ask(self, cell: Record | Crowd, event: Event, names: Names) -> tuple[str, ...]:
         """The hops behind a cell that contains the event and whose clients may have holes."""
-        if not isinstance(cell, Crowd):
-            home = cell.home
-            assert home.holes is not None
-            assert home.first_hole is not None
-            if cell.stamp < home.first_hole:
-                return () if home.holes.has_any(event, names) else home.hops
-            hole = home.holes.newest(event, names)
-            return home.hops if hole is None or hole.stamp < cell.stamp else ()
+        if isinstance(cell, Crowd):
+            return self._ask_crowd(cell, event)
+        home = cell.home
+        holes, first = home.holes, home.first_hole
+        assert holes is not None
+        assert first is not None
+        if (key_of := holes.key_of) is not None:
+            try:
+                if key_of(event) not in holes.keys:
+                    return home.hops
+            except KeyError:  # the event lacks what every hole names
+                return home.hops
+            if cell.stamp < first:
+                return ()
+        elif cell.stamp < first:
+            return () if holes.has_any(event, names) else home.hops
+        hole = holes.newest(event, names)
+        return home.hops if hole is None or hole.stamp < cell.stamp else ()
+
+    def _ask_crowd(self, cell: Crowd, event: Event) -> tuple[str, ...]:
+        """Apart from `_ask`, which is faster without the variables that this shares with its inner loops."""
         if cell.home is not self._in_doubt:
             self._settle(cell)
         if cell.home.holes is None:
@@ -277,12 +291,10 @@ class Index:
         if holes is None:
             home.holes = Few((record,))
             self._retire_answers()
-        elif isinstance(holes, Table):
-            holes.add(record)
         else:
-            holes.append(record)
-            if len(holes) > FEW_RECORDS:
-                home.holes = Table(holes)
+            holes.add(record)
+            if isinstance(holes, Few) and len(holes) > FEW_RECORDS:
+                home.holes = Holes(holes)
 
     def _unfile(self, record: Record, home: Home) -> None:
         if record.positive:

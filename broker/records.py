@@ -14,7 +14,7 @@ from broker.filters import Event, Filter
 from broker.wire import Kind, Stamp
 
 if TYPE_CHECKING:
-    from broker.table import Table
+    from broker.holes import Holes
 
 
 class RoutingError(Exception):
@@ -25,6 +25,12 @@ class Few(list["Record"]):
     """Holes of a client that has only a few: a table for them would take more memory than they do."""
 
     __slots__ = ()
+    key_of: None = None
+    keys: tuple[()] = ()
+    """See `broker.holes`: there are no keys to look for."""
+
+    def add(self, record: Record) -> None:
+        self.append(record)
 
     def newest(self, event: Event, names: Names) -> Record | None:
         """What `Table.newest` answers; here the names are of no use."""
@@ -35,7 +41,10 @@ class Few(list["Record"]):
         return last
 
     def has_any(self, event: Event, names: Names) -> bool:
-        return self.newest(event, names) is not None
+        for record in self:  # noqa: SIM110 (a generator is slower than these few)
+            if contains(record.filter, event):
+                return True
+        return False
 
 
 class Home(Struct, gc=False, eq=False):
@@ -48,7 +57,7 @@ class Home(Struct, gc=False, eq=False):
     hop: str
     hops: tuple[str, ...]
     """The hop as an answer that is ready to be returned."""
-    holes: Few | Table | None = None
+    holes: Few | Holes | None = None
     first_hole: Stamp | None = None
     """No hole is older: for what is older still, any hole around an event decides."""
 

@@ -5,13 +5,14 @@ that name the same attributes form an `ExactGroup`, where a key leads to the rec
 `Crowd` of equal ones. With ranges, those that agree in the names of such values and in their first range
 form a `RangedGroup`, where a key leads to a `Pile` (`broker.boxes`). Which groups can contain an event
 depends only on the names of its attributes, so that is worked out once, as a plan, and kept until a
-group comes or goes. A set of values counts as so many records with one value each.
+group comes or goes. An exact and a ranged group by the same names are asked with one key. A set of values counts as so many records with one value each.
 
 `broker.index` keeps one table of what clients want, and one per client of what it took back.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from operator import itemgetter
@@ -67,19 +68,23 @@ class Crowd:
 
 Key = Hashable
 Cell = Record | Crowd
-ExactStep = tuple[Callable[[Event], Key], Callable[[Key], Cell | None]]
-RangedStep = tuple[Callable[[Event], Key], Callable[[Key], Pile | None]]
-Plan = tuple[tuple[ExactStep, ...], tuple[RangedStep, ...]]
+FindCell = Callable[[Key], Cell | None]
+FindPile = Callable[[Key], Pile | None]
+Step = tuple[Callable[[Event], Key], FindCell | None, FindPile | None]
+"""How to take a key out of an event, and what to look up by it: one key serves two groups."""
+Plan = tuple[tuple[Step, ...], tuple[Pile, ...]]
+"""The look-ups, and the piles of those that require no value: they are in question for every event."""
 
 
 class ExactGroup:
     """Filters with values and `anything()` on the same names, without ranges: a cell's records all match."""
 
-    __slots__ = ("cells", "key_of", "needed")
+    __slots__ = ("cells", "equal", "key_of", "needed")
 
     def __init__(self, needed: Names, equal: Names) -> None:
         self.needed = needed
-        self.key_of: Callable[[Event], Key] = _picker(equal)
+        self.equal = equal
+        self.key_of: Callable[[Event], Key] = picker(equal)
         self.cells: dict[Key, Cell] = {}
 
     def __bool__(self) -> bool:
@@ -111,11 +116,12 @@ class ExactGroup:
 class RangedGroup:
     """Filters with values on the same names and a range on the same axis, the lead; beyond that they differ."""
 
-    __slots__ = ("_lead", "key_of", "needed", "piles", "records")
+    __slots__ = ("_lead", "equal", "key_of", "needed", "piles", "records")
 
     def __init__(self, needed: Names, equal: Names, lead: Axis) -> None:
         self.needed = needed
-        self.key_of: Callable[[Event], Key] = _picker(equal)
+        self.equal = equal
+        self.key_of: Callable[[Event], Key] = picker(equal)
         self._lead = lead
         self.piles: dict[Key, Pile] = {}
         self.records = 0
@@ -148,7 +154,7 @@ class Shape:
         self.records = 0
         places = [place for place, letter in enumerate(worlds) if letter == EXACT]
         equal = tuple(names[place] for place in places)
-        self.key_in: Callable[[Sequence[Predicate]], Key] = _picker(places)
+        self.key_in: Callable[[Sequence[Predicate]], Key] = picker(places)
         if 1 < len(places) == len(names):
             self.key_in = _itself  # no second tuple beside the filter's own
         lead = _lead(names, worlds)
@@ -179,10 +185,7 @@ class Plans(dict[Names, Plan]):
         ranged = [group for group in groups if isinstance(group, RangedGroup)]
         # Where the most records are now, all hops are found the soonest.
         ranged.sort(key=lambda group: -group.records)
-        plan = self[names] = (
-            tuple((group.key_of, group.cells.get) for group in exact),
-            tuple((group.key_of, group.piles.get) for group in ranged),
-        )
+        plan = self[names] = _steps(exact, ranged), tuple(g.piles[()] for g in ranged if not g.equal)
         return plan
 
 
@@ -216,48 +219,52 @@ class Table:
 
     def newest(self, event: Event, names: Names) -> Record | None:
         """Of the records that contain the event, the one with the largest stamp; `names` are the event's."""
-        exact, ranged = self.plans[names]
+        steps, piles = self.plans[names]
         last: Record | None = None
-        for key_of, find in exact:
-            cell = find(key_of(event))
-            if isinstance(cell, Crowd):
-                cell = max(cell, key=stamp_of)
-            if cell is not None and (last is None or last.stamp < cell.stamp):
-                last = cell
-        for key_of, find_pile in ranged:
-            pile = find_pile(key_of(event))
-            if pile is not None:
-                for record in pile.matching(event, names):
-                    if last is None or last.stamp < record.stamp:
-                        last = record
+        for key_of, find, find_pile in steps:
+            key = key_of(event)
+            if find is not None and (cell := find(key)) is not None:
+                if isinstance(cell, Crowd):
+                    cell = max(cell, key=stamp_of)
+                if last is None or last.stamp < cell.stamp:
+                    last = cell
+            if find_pile is not None and (pile := find_pile(key)) is not None:
+                piles = (*piles, pile)
+        for pile in piles:
+            for record in pile.matching(event, names):
+                if last is None or last.stamp < record.stamp:
+                    last = record
         return last
 
     def has_any(self, event: Event, names: Names) -> bool:
         """Whether some record contains the event. A record that is found is not looked at: among a million
         it is far away in memory."""
-        exact, ranged = self.plans[names]
-        for key_of, find in exact:
-            if find(key_of(event)) is not None:
+        steps, piles = self.plans[names]
+        for key_of, find, find_pile in steps:
+            key = key_of(event)
+            if find is not None and find(key) is not None:
                 return True
-        for key_of, find_pile in ranged:
-            pile = find_pile(key_of(event))
-            if pile is not None and any(True for _ in pile.matching(event, names)):
+            if find_pile is not None and (pile := find_pile(key)) is not None:
+                piles = (*piles, pile)
+        for pile in piles:
+            for _ in pile.matching(event, names):
                 return True
         return False
 
     def matching(self, event: Event, names: Names) -> Iterator[Record]:
         """The records that contain the event."""
-        exact, ranged = self.plans[names]
-        for key_of, find in exact:
-            cell = find(key_of(event))
-            if isinstance(cell, Crowd):
-                yield from cell
-            elif cell is not None:
-                yield cell
-        for key_of, find_pile in ranged:
-            pile = find_pile(key_of(event))
-            if pile is not None:
-                yield from pile.matching(event, names)
+        steps, piles = self.plans[names]
+        for key_of, find, find_pile in steps:
+            key = key_of(event)
+            if find is not None and (cell := find(key)) is not None:
+                if isinstance(cell, Crowd):
+                    yield from cell
+                else:
+                    yield cell
+            if find_pile is not None and (pile := find_pile(key)) is not None:
+                piles = (*piles, pile)
+        for pile in piles:
+            yield from pile.matching(event, names)
 
     def _add(self, record: Record) -> None:
         names, predicates = record.filter.names, record.filter.predicates
@@ -303,7 +310,22 @@ def _parts(record: Record) -> list[Record]:
     return [Record(record.kind, record.client, record.stamp, f, home=record.home) for f in filters]
 
 
-def _picker(keys: Sequence[Any]) -> Callable[[Any], Key]:
+def _steps(exact: Iterable[ExactGroup], ranged: Iterable[RangedGroup]) -> tuple[Step, ...]:
+    """The look-ups in these groups; those by the same names have the key in common, as far as they go in pairs."""
+    waiting: defaultdict[Names, deque[FindPile]] = defaultdict(deque)
+    for group in ranged:
+        if group.equal:
+            waiting[group.equal].append(group.piles.get)
+    steps: list[Step] = []
+    for cells in exact:
+        partners = waiting.get(cells.equal)
+        steps.append((cells.key_of, cells.cells.get, partners.popleft() if partners else None))
+    for equal, finds in waiting.items():
+        steps += [(picker(equal), None, find) for find in finds]
+    return tuple(steps)
+
+
+def picker(keys: Sequence[Any]) -> Callable[[Any], Key]:
     """Takes one value bare, several as a tuple, none as the empty tuple."""
     return itemgetter(*keys) if keys else _nothing
 

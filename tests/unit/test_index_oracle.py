@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from broker import boxes, buckets, table
 from broker import index as index_module
-from broker.filters import Event, Filter, Interval, Predicate, Value, between, make_filter, one_of
+from broker.filters import Event, Filter, Interval, Predicate, Value, anything, between, make_filter, one_of
 from broker.index import Index, Record
 from broker.wire import Kind
-from tests.indexing import CLIENTS, assert_nothing_left, stamp
+from tests.indexing import CLIENTS, assert_nothing_left, record, stamp
 
 TAGS = ("t1", "t2")
 
@@ -201,6 +201,42 @@ def test_filters_of_many_shapes_in_one_box_agree_with_the_definition_while_they_
             for _ in range(3):
                 event: Event = {name: random.randrange(28) for name in shape()}
                 assert set(index.hops(event)) == oracle.hops(event), event
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_holes_of_one_shape_and_then_of_others_agree_with_the_definition_while_they_change(seed: int) -> None:
+    random = Random(seed)
+    index, oracle = Index(), Oracle()
+    wanted: list[dict[str, object]] = [
+        {"p": 1},
+        {},
+        {"p": 1, "i": 2},
+        {"p": between(0, 1)},
+        {"i": anything()},
+    ]
+    others: list[dict[str, object]] = [{"i": 3}, {"p": 1, "i": anything()}, {"p": 1, "i": one_of(4, 5)}, {}]
+
+    def change(number: int) -> None:
+        if random.random() < 0.4 and oracle.records:
+            index.remove(oracle.records.pop(random.randrange(len(oracle.records))))
+            return
+        kind: Kind = "sub" if random.random() < 0.2 else "usub"
+        constraints = random.choice(wanted) if kind == "sub" else {"p": 1, "i": random.randrange(6)}
+        if kind == "usub" and number > 150 and random.random() < 0.2:
+            constraints = random.choice(others)
+        new = record(kind, random.choice(("c1", "c3")), number * random.choice((1, 1, 1, -1)), constraints)
+        index.add(new, CLIENTS[new.client])
+        oracle.records.append(new)
+
+    with small_limits():
+        for number in range(1, 300):
+            change(number)
+            seen: list[Event] = [{"p": 1}, {"p": 1.0, "i": random.randrange(7)}, {"p": "1", "i": 2, "q": 0}]
+            for event in seen:
+                assert set(index.hops(event)) == oracle.hops(event), event
+        while oracle.records:
+            index.remove(oracle.records.pop())
+    assert_nothing_left(index)
 
 
 def random_filter(random: Random) -> Filter:
