@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -51,6 +51,9 @@ class NodeConfig(Struct, frozen=True):
     clients: Delay = Delay()
     """Emulated delay from this broker to each of its clients."""
     limits: Limits = Limits()
+    history: str = ""
+    """A file that gets a line of JSON for whatever happens to transactions; empty: none is kept."""
+    history_detail: Literal["all", "transactions", "outcomes"] = "all"
 
 
 def parse(text: str, source: str) -> NodeConfig:

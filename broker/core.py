@@ -140,9 +140,10 @@ class Broker:
             raise ProtocolError(f"a {role} does not send {type(message).__name__}")
         self.site.now = now
         self.routing.compacts = not self.dtx and not self.stx
+        srt_changes = self.routing.srt.changes
         ready = handler(name, message)
-        if self.stx and type(message) is not Publish:
-            ready += self.stx.pump_all()  # a table may have changed
+        if self.stx and self.routing.srt.changes != srt_changes:
+            ready += self.stx.pump_all()  # somebody may have waited for that
         return ready
 
     def expire(self, now: float) -> Ready:

@@ -48,6 +48,11 @@ class Link:
     def queue_messages(self) -> int:
         return self._pending_messages + self.sent - self.sent_processed
 
+    @property
+    def taken(self) -> int:
+        """Number of the newest message that was pushed, in a frame or not."""
+        return self.sent + self._pending_messages
+
     def push(self, messages: bytes, count: int = 1) -> None:
         """Queue `count` encoded messages, one behind the other."""
         self.pending.append((messages, count))

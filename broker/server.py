@@ -16,11 +16,12 @@ from typing import Any
 from broker import greeting, status, wire
 from broker.address import parse_address
 from broker.config import NodeConfig
-from broker.core import Broker, ClientArrived, ClientGone, Event
+from broker.core import Broker, ClientArrived, ClientAway, ClientBack, ClientGone, Event
 from broker.routing import Hop, broker_hop, client_hop
 from broker.transport.channel import look_s
 from broker.transport.dial import HANDSHAKE_S_MAX, Backoff, carry
 from broker.transport.forwarding import Forwarder
+from broker.transport.history import History
 from broker.transport.log import JsonLog
 from broker.transport.peer import HOLD_BYTES, Peer
 from broker.transport.stream import Stream
@@ -48,6 +49,9 @@ CONFIGURATION_GOODBYES = frozenset(
 )
 """What a neighbour may answer that no repetition will change."""
 
+OF_TRANSACTIONS = frozenset({"begun", "processed", "voted", "committed", "aborted", "steps-void"})
+"""Events of the core that are for the history alone."""
+
 
 class Server:
     def __init__(self, config: NodeConfig, log: JsonLog) -> None:
@@ -59,6 +63,7 @@ class Server:
         self.core = Broker(config.id, names, self._incarnation, config.overlap, config.limits)
         self._forwarder = Forwarder(self.core, self, config.queue_bytes_max)
         self.peers = self._forwarder.peers
+        self._history: History | None = None
         self._streams: set[Stream] = set()
         self._asking: set[Stream] = set()
         """Monitors that wait for an answer."""
@@ -71,6 +76,10 @@ class Server:
     async def run(self) -> tuple[int, str]:
         """Serve until told to stop; the exit code, and the reason where it is not 0."""
         host, port = parse_address(self._config.listen)
+        try:
+            self._start_history()
+        except OSError as error:
+            return 4, f"Broker {self._config.id} cannot write to {self._config.history}: {error.strerror}."
         try:
             listener = await self._loop.create_server(lambda: Stream(self), host, port)
         except OSError as error:
@@ -95,6 +104,17 @@ class Server:
             for task in tasks:
                 task.cancel()
             self._vitals.stop()
+            self._forwarder.close()
+            if self._history is not None:
+                self._history.close()
+
+    def _start_history(self) -> None:
+        config = self._config
+        if config.history:
+            self._history = History(
+                config.history, config.id, "broker", self._incarnation, config.history_detail
+            )
+            self._forwarder.keep_history(self._history)
 
     def stop(self, exit_code: int = 0, reason: str = "") -> None:
         if not self._stopped.done():
@@ -141,6 +161,8 @@ class Server:
             grace_ms = self._config.grace_ms
             goodbye = greeting.away_too_long(peer.name, self._config.id, grace_ms)
             peer.grace_timer = self._loop.call_later(grace_ms / 1e3, self._gone, peer, goodbye)
+            self._forwarder.handle(peer.hop, ClientAway())
+            self._loop.call_soon(self._forwarder.flush)
 
     def _check_handshake(self, stream: Stream) -> None:
         if stream.is_open and stream.context is None:
@@ -196,6 +218,7 @@ class Server:
         peer = self.peers.get(hop)
         if peer is not None and peer.incarnation == hello.incarnation:
             self._attach(peer, stream, hello.incarnation, hello.received, self._welcome(peer.link.processed))
+            self._forwarder.handle(hop, ClientBack())
         elif greeting.is_return(hello):
             self._refuse(stream, self._departed.goodbye(hello.name, hello.incarnation, me))
         elif peer is not None and peer.stream is not None:
@@ -277,6 +300,10 @@ class Server:
     # What the forwarder tells
 
     def happened(self, event: Event) -> None:
+        if self._history is not None:
+            self._history.note(event.name, event.fields)
+        if event.name in OF_TRANSACTIONS:
+            return  # too much for the log
         self._log.log(event.name, **event.fields)
         if event.name == "fatal":
             self.stop(event.fields["exit_code"], event.fields["reason"])

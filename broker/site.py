@@ -90,7 +90,9 @@ class Site:
 
     def hop_to(self, client: str) -> Hop | None:
         """Where a client lies."""
-        return next((claim.hop for claim in self.crt.claims(client).values()), None)
+        for claim in self.crt.claims(client).values():
+            return claim.hop
+        return None
 
     def rebuild_space(self, client: str) -> None:
         """A transaction has changed what a client of ours may publish."""

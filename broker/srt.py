@@ -27,6 +27,8 @@ class SRT:
         self._overlap = overlap
         self._logs: dict[Hop, dict[str, list[Record]]] = {}
         self._tagged = 0
+        self.changes = 0
+        """Counts them: what waits for an advertisement need not look again before there is another."""
 
     def __iter__(self) -> Iterator[tuple[Hop, Record]]:
         for hop, clients in self._logs.items():
@@ -54,6 +56,7 @@ class SRT:
         if place < len(log) and log[place].stamp == record.stamp:
             raise RoutingError(f"client {record.client} has two advertisements with the stamp {record.stamp}")
         log.insert(place, record)
+        self.changes += 1
         self._tagged += record.tag is not None
         if len(log) > SCAN_MAX or not compacts:
             return
@@ -63,6 +66,7 @@ class SRT:
         self._logs[hop][record.client] = [*older, *([record] if needed else []), *newer]
 
     def remove_client(self, client: str) -> None:
+        self.changes += 1
         for clients in self._logs.values():
             gone = clients.pop(client, ())
             self._tagged -= sum(record.tag is not None for record in gone)
@@ -70,6 +74,7 @@ class SRT:
     def commit(self, tag: str) -> list[Record]:
         """A transaction's records count as everybody's."""
         committed = self._of(tag)
+        self.changes += 1
         for _, record in committed:
             record.tag = None
         self._tagged -= len(committed)
@@ -78,6 +83,7 @@ class SRT:
     def drop(self, tag: str) -> list[Record]:
         """A transaction's records vanish."""
         dropped = self._of(tag)
+        self.changes += 1
         for hop, record in dropped:
             self._logs[hop][record.client].remove(record)
         self._tagged -= len(dropped)
@@ -96,10 +102,12 @@ class SRT:
 
     def wants_isolated(self, hop: Hop, filter_: Filter, own: Own) -> bool:
         """The same for a transaction that sees what is committed, and its own records."""
+        own = [pair for pair in own if pair[1] == hop and pair[0].kind in ("adv", "uadv")]
+        if not own and not self._tagged:
+            return self.wants(hop, filter_)
         logs = {c: [r for r in log if r.tag is None] for c, log in self._logs.get(hop, {}).items()}
-        for record, origin in own:
-            if origin == hop and record.kind in ("adv", "uadv"):
-                logs.setdefault(record.client, []).append(record)
+        for record, _ in own:
+            logs.setdefault(record.client, []).append(record)
         return any(self._overlaps_live(sorted(log, key=stamp_of), filter_) for log in logs.values())
 
     def wants_beyond(self, hop: Hop, filter_: Filter) -> bool:

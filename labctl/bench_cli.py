@@ -18,6 +18,14 @@ class Peer(StrEnum):
     MOSQUITTO = "mosquitto"
 
 
+class TxProtocol(StrEnum):
+    D_TX = "d-tx"
+    D_TX_OPTIMISTIC = "d-tx-optimistic"
+    D_TX_NI = "d-tx-ni"
+    S_TX = "s-tx"
+    S_TX_SAFE = "s-tx-safe"
+
+
 @app.callback(epilog="Examples: labctl bench --peer mosquitto; labctl bench matching --subscriptions 100000")
 def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measurement
     context: typer.Context,
@@ -78,3 +86,26 @@ def matching(
     out.document(result)
     if not json:
         out.table(*matching_table(result), figures=True)
+
+
+@app.command("transactions", epilog="Example: labctl bench transactions --protocol s-tx --json")
+def transactions(
+    protocol: Annotated[
+        list[TxProtocol] | None, typer.Option(help="Only this one; may be given several times.")
+    ] = None,
+    transactions: Annotated[int, typer.Option(min=10, help="In each round, one after the other.")] = 500,
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the median counts.")] = 3,
+    regular: Annotated[bool, typer.Option(help="Also regular events beside S-TX transactions.")] = True,
+    json: Json = False,
+) -> None:
+    """Measure dispatching transactions on three brokers, beside what bare relays need for the same crossings."""
+    from labctl.bench.transactions import PROTOCOLS, run
+    from labctl.bench.view import transactions_table
+
+    out = Output(json)
+    chosen = [p.value for p in protocol] if protocol else list(PROTOCOLS)
+    with out.working("measuring transactions") as report:
+        results = run(chosen, transactions, rounds, regular, report)
+    out.document(results)
+    if not json:
+        out.table(*transactions_table(results), figures=True)

@@ -7,6 +7,9 @@ only for what is in doubt, and is late only where filters interfere (options O1 
 
 from __future__ import annotations
 
+from bisect import insort
+from operator import itemgetter
+
 from broker.filters import overlaps
 from broker.hops import client_hop
 from broker.site import Site
@@ -66,9 +69,8 @@ class Order:
 
     def committed(self, context: Context) -> None:
         self._site.last_key = max(self._site.last_key, context.key)
-        self._recent.append((context.key, footprint(context)))
+        insort(self._recent, (context.key, footprint(context)), key=itemgetter(0))
         if len(self._recent) > RECENT_MAX:
-            self._recent.sort(key=lambda pair: pair[0])
             self._forgotten = max(self._forgotten, self._recent.pop(0)[0])
 
     def _is_late(self, context: Context) -> bool:

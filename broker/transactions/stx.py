@@ -23,7 +23,7 @@ from broker.transactions.dtx import check_name
 from broker.transactions.plan import Open, numbers_in
 from broker.transactions.planning import faults_in, waits
 from broker.transactions.steps import Steps
-from broker.transactions.wellformed import RECORD_KINDS, check_before, check_step
+from broker.transactions.wellformed import RECORD_KINDS, Checker
 from broker.txmessages import (
     Planned,
     Step,
@@ -44,6 +44,7 @@ class Stx:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._routing = site.routing
+        self._checker = Checker(site.limits)
         self.open: dict[str, Open] = {}
         self._steps = Steps(site, self.open, self._declare_void)
         self.from_client: dict[type, Callable[[str, Any], Ready]] = {
@@ -75,10 +76,12 @@ class Stx:
 
     def _step_from_client(self, client: str, message: Step) -> Ready:
         guest, planned = self._site.joined_guest(client), message.planned
-        check_step(planned, message.before, self._site.limits)
+        self._checker.check_step(planned, message.before)
         if planned.client != client:
             raise ProtocolError(f"{client} sent a step of {planned.client}")
-        state = self._state_for(client, message.tx, message.coordinator, message.safe)
+        if self._has_too_many(client, message):
+            return self._refuse(client, message.tx)
+        state = self._state_for(client, message.tx, message.coordinator)
         if state is None or state.status != "active":
             return Ready([], [])
         fault = self._fault(state, message)
@@ -103,7 +106,7 @@ class Stx:
 
     def _step_from_broker(self, source: Hop, message: Step) -> Ready:
         planned = message.planned
-        check_step(planned, message.before, self._site.limits)
+        self._checker.check_step(planned, message.before)
         known = self._site.crt.behind(planned.client, source, message.stamp[2])
         if planned.kind in RECORD_KINDS and known is None:
             raise ProtocolError(f"a step of {planned.client}, who has not joined behind {source}")
@@ -158,16 +161,18 @@ class Stx:
     # Votes and decisions
 
     def _term_from_client(self, client: str, message: StepPrepare | StepCommit) -> Ready:
-        check_before(message.before, self._site.limits)
+        self._checker.check_before(message.before)
         if client != message.coordinator:
             raise ProtocolError(f"{client} does not decide on {message.tx}")
-        state = self._state_for(client, message.tx, client, isinstance(message, StepPrepare))
+        if self._has_too_many(client, message):
+            return self._refuse(client, message.tx)
+        state = self._state_for(client, message.tx, client)
         if state is None or state.status != "active":
             return Ready([], [])
         return self._term(client_hop(client), message)
 
     def _term_from_broker(self, source: Hop, message: StepPrepare | StepCommit) -> Ready:
-        check_before(message.before, self._site.limits)
+        self._checker.check_before(message.before)
         return self._term(source, message)
 
     def _term(self, source: Hop, message: StepPrepare | StepCommit) -> Ready:
@@ -328,7 +333,21 @@ class Stx:
         state.coordinator = state.coordinator or coordinator
         return state
 
-    def _state_for(self, client: str, tx: str, coordinator: str, safe: bool) -> Open | None:
+    def _has_too_many(self, client: str, message: Step | StepPrepare | StepCommit) -> bool:
+        """Whether this would be one transaction more than a coordinator may have open."""
+        if client != message.coordinator or message.tx in self.open:
+            return False
+        guest = self._site.joined_guest(client)
+        check_name(message.tx, client, guest.incarnation)
+        own = sum(state.is_home and state.coordinator == client for state in self)
+        return int(message.tx.rpartition("/")[2]) > guest.plans and own >= self._site.limits.transactions_max
+
+    def _refuse(self, client: str, tx: str) -> Ready:
+        self._site.guests[client].plans = int(tx.rpartition("/")[2])
+        reason = f"{client} has {self._site.limits.transactions_max} transactions open: the limit"
+        return Ready([(client_hop(client), StepEnded(tx, committed=False, reason=reason))], [])
+
+    def _state_for(self, client: str, tx: str, coordinator: str) -> Open | None:
         """For a message of a client of ours; None: it is a straggler."""
         state = self.open.get(tx)
         if client != coordinator:
@@ -340,8 +359,6 @@ class Stx:
         if state is None:
             if int(tx.rpartition("/")[2]) <= guest.plans:
                 return None  # it has ended: the client learns it by what is on its way
-            if sum(s.is_home and s.coordinator == client for s in self) >= self._site.limits.transactions_max:
-                raise ProtocolError(f"{client} has too many transactions open")
             guest.plans = int(tx.rpartition("/")[2])
             state = self._state(tx, client)
             state.is_home = True

@@ -96,6 +96,12 @@ class Channel:
         return self.delayed_bytes + self.link.queue_bytes
 
     @property
+    def newest(self) -> int:
+        """The number that the message put in last has, or will have, on the link."""
+        waiting = 0 if self._delayed is None else len(self._delayed)
+        return self.link.taken + waiting + self.outbox_messages
+
+    @property
     def moved(self) -> int:
         """Grows whenever a message has got through, either way."""
         return self.link.processed + self.link.sent_processed

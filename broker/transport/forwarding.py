@@ -14,11 +14,15 @@ from typing import Protocol
 from msgspec import Raw
 
 from broker import wire
-from broker.core import Broker, ClientArrived, ClientGone, Event, ProtocolError, Ready
+from broker.core import Broker, Event, Input, ProtocolError, Ready
 from broker.routing import Hop
+from broker.transport.history import TRANSACTION_TYPES, History
 from broker.transport.peer import Peer
 from broker.transport.stream import Stream
 from broker.wire import MESSAGE_BYTES_MAX, AnyMessage, Publish, Refused, WireError
+
+EXPIRE_S = 1.0
+"""Between two looks at the lifetimes of open transactions."""
 
 
 class Owner(Protocol):
@@ -40,6 +44,18 @@ class Forwarder:
         self._loop = asyncio.get_running_loop()
         self.peers: dict[Hop, Peer] = {}
         self._dirty: list[Peer] = []
+        self._expiry: asyncio.TimerHandle | None = None
+        self._messages: History | None = None
+        """Where each message of a transaction is noted, if it is."""
+
+    def keep_history(self, history: History) -> None:
+        self._core.site.keeps_history = True
+        self._messages = history if history.has_messages else None
+
+    def close(self) -> None:
+        self._messages = None
+        if self._expiry is not None:
+            self._expiry.cancel()
 
     def receive(
         self, peer: Peer, first: int, processed: int, messages: list[AnyMessage], body: bytes
@@ -92,7 +108,10 @@ class Forwarder:
                 if type(message) is Publish:
                     self._put([wire.encode(Refused(message.id, reason))], 1, (source,))
                 else:
+                    if self._messages is not None and type(message) in TRANSACTION_TYPES:
+                        self._messages.message("arrived", source, peer.link.processed + place + 1, message)
                     self.handle(source, message)
+                    wanted_by = self._core.routing.wanted_by  # it may have come or gone with a transaction
             place = len(messages)
         except ProtocolError as error:
             # What stands before it has been done, and must not be asked for again.
@@ -113,15 +132,29 @@ class Forwarder:
                 peer.outbox += pieces
                 peer.outbox_messages += count
 
-    def handle(self, source: Hop, message: AnyMessage | ClientArrived | ClientGone) -> None:
+    def handle(self, source: Hop, message: Input) -> None:
         self.perform(self._core.handle(self._loop.time(), source, message))
+        if self._expiry is None and self._core.has_open_transactions:
+            self._expiry = self._loop.call_later(EXPIRE_S, self._expire)
+
+    def _expire(self) -> None:
+        """Once a second while a transaction is open, and not at all otherwise."""
+        self._expiry = None
+        if self._core.has_open_transactions:
+            self.perform(self._core.expire(self._loop.time()))
+            self.flush()
+            self._expiry = self._loop.call_later(EXPIRE_S, self._expire)
 
     def perform(self, ready: Ready) -> None:
         encoded, last = b"", None
         for hop, message in ready.sends:
+            if not hop:
+                continue  # whoever it was for is gone
             if message is not last:
                 encoded, last = wire.encode(message), message
             self._put((encoded,), 1, (hop,))
+            if self._messages is not None and type(message) in TRANSACTION_TYPES and hop in self.peers:
+                self._messages.message("sent", hop, self.peers[hop].newest, message)
         for event in ready.events:
             self._owner.happened(event)
 

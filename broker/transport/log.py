@@ -52,7 +52,7 @@ class JsonLog:
             line["lines_lost"] = self.lines_lost
         for name, value in fields.items():
             line[f"{name}_" if name in RESERVED else name] = value
-        if self._write_bytes(_to_bytes(line) + b"\n"):
+        if self._write_bytes(to_json(line) + b"\n"):
             self._is_first = False
             self.lines_lost = 0
         else:
@@ -73,7 +73,8 @@ class JsonLog:
         return True
 
 
-def _to_bytes(line: dict[str, Any]) -> bytes:
+def to_json(line: dict[str, Any]) -> bytes:
+    """A line, whatever its fields are."""
     try:
         return _encode(line)
     except Exception:  # noqa: BLE001 - a field's own code runs in there, and may raise anything

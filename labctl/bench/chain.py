@@ -77,10 +77,10 @@ def run(plan: Plan, report: Report = lambda text: None) -> ChainResult:
         for number in range(1, plan.rounds + 1):
             report(f"round {number} of {plan.rounds}: relays")
             rates["relays"].append(_relay_rate(plan))
-            trips["relays"].append(_relay_trips(plan))
+            trips["relays"].append(relay_trips(plan))
             report(f"round {number} of {plan.rounds}: brokers")
             for ends, module in (("brokers", BARE), ("library", ENDS)):
-                rates[ends].append(_broker_rate(plan, module, addresses))
+                rates[ends].append(broker_rate(plan, module, addresses))
                 trips[ends].append(_broker_trips(plan, module, addresses))
             if peer is not None:
                 report(f"round {number} of {plan.rounds}: {plan.peer}")
@@ -154,7 +154,7 @@ def _peer_chain(plan: Plan, report: Report) -> Iterator[Callable[[int, int], flo
         yield measure
 
 
-def _broker_rate(plan: Plan, module: str, addresses: list[str]) -> float:
+def broker_rate(plan: Plan, module: str, addresses: list[str]) -> float:
     common = {"events": plan.events, "payload_bytes": plan.payload_bytes}
     with workers(
         module,
@@ -188,7 +188,7 @@ def _relay_rate(plan: Plan) -> float:
         return _measure_rate(publisher, subscriber)
 
 
-def _relay_trips(plan: Plan) -> dict[str, Any]:
+def relay_trips(plan: Plan) -> dict[str, Any]:
     common = {"round_trips": plan.round_trips, "payload_bytes": plan.payload_bytes}
     with _relay_chain(plan) as (first, last), workers(RELAY, ("echo", {"port": last})) as (echo,):
         echo.wait_ready()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from labctl.bench.chain import ChainResult
 from labctl.bench.matching import MatchingResult
+from labctl.bench.transactions import TransactionResult
 
 Rows = list[tuple[str, ...]]
 
@@ -57,6 +58,31 @@ def matching_table(result: MatchingResult) -> tuple[str, Sequence[str], Rows]:
     shown: Rows = [(name, _us(ours), "" if peer is None else _us(peer)) for name, ours, peer in rows]
     shown.append(("memory of one", f"{result.bytes_per_subscription:.0f} bytes", ""))
     return title, ("", "index", "plain bitset"), shown
+
+
+def transactions_table(results: Sequence[TransactionResult]) -> tuple[str, Sequence[str], Rows]:
+    title = "Dispatching transactions on three brokers, one after the other"
+    columns = ["", "p50", "p99", "crossings", "bare relays", "ratio", "tx/s", "messages"]
+    rows: Rows = [
+        (
+            result.protocol,
+            f"{result.p50_us:,.0f} us",
+            f"{result.p99_us:,.0f} us",
+            str(result.crossings),
+            f"{result.crossings * result.crossing_us:,.0f} us",
+            f"{result.ratio:.2f}",
+            f"{result.transactions_per_s:,.0f}",
+            str(result.messages),
+        )
+        for result in results
+    ]
+    for result in results:
+        if result.regular_share is not None:
+            rest = [""] * (len(columns) - 2)
+            rows.append(
+                (f"regular events beside {result.protocol}", f"{100 * result.regular_share:.1f} %", *rest)
+            )
+    return title, columns, rows
 
 
 def _trip(name: str, ours_us: float, limit_us: float) -> tuple[str, ...]:

@@ -1,0 +1,167 @@
+"""What a transaction costs, beside what its messages would cost a bare relay in the same run.
+
+One dispatching transaction (ask the dispatcher, who asks an agent and lets go of the instance; publish
+its first step) with E, D and A at the three brokers of a line, each client a process of its own. How
+many link crossings follow one another until the coordinator knows is counted in the simulator, with the
+same cores. One crossing is an eighth of a round trip through three relays that only decode and forward.
+The rounds of all protocols and of the relays take turns; medians are compared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from statistics import median
+from typing import Any
+
+from msgspec import Struct
+
+from client.transactions import Frame, Tcm
+from labctl import overlay
+from labctl.bench import chain, roles
+from labctl.bench.workers import workers
+from labctl.simulate.world import SimClient, World
+from labctl.topology import Topology
+
+ROLES = "labctl.bench.roles"
+PROTOCOLS = ("d-tx", "d-tx-optimistic", "d-tx-ni", "s-tx", "s-tx-safe")
+LINE = (("b1", "b2"), ("b2", "b3"))
+HOMES = {"E": "b1", "D": "b2", "A": "b3"}
+RELAY_CROSSINGS = 8
+REGULAR_TX_PER_S = 10
+LINK_S = 1e-3
+
+Report = Callable[[str], None]
+
+
+class TransactionResult(Struct, frozen=True):
+    protocol: str
+    p50_us: float
+    p99_us: float
+    mean_us: float
+    crossings: int
+    """Link crossings one after the other until the coordinator knows."""
+    messages: int
+    crossing_us: float
+    """Of a bare relay."""
+    ratio: float
+    """p50 by crossings times crossing_us."""
+    transactions_per_s: float
+    """One after the other."""
+    throughput_times_latency: float
+    aborted: int
+    """Tries that were in conflict with something else, such as a client that was just leaving; tried again."""
+    regular_share: float | None = None
+    """Of the rate of regular events, while ten such transactions a second run beside them."""
+
+
+def run(
+    protocols: Sequence[str] = PROTOCOLS,
+    transactions: int = 500,
+    rounds: int = 3,
+    regular: bool = True,
+    report: Report = lambda text: None,
+) -> list[TransactionResult]:
+    plan = chain.Plan(round_trips=2000)
+    trips: list[float] = []
+    figures: dict[str, list[dict[str, float]]] = {protocol: [] for protocol in protocols}
+    shares: list[float] = []
+    with ExitStack() as stack:
+        report("starting three brokers")
+        topology = Topology(("b1", "b2", "b3"), LINE)
+        state = stack.enter_context(overlay.running(topology, f"bench-tx-{os.getpid()}"))
+        addresses = {broker.id: broker.address for broker in state.brokers}
+        for number in range(1, rounds + 1):
+            report(f"round {number} of {rounds}: relays")
+            trips.append(chain.relay_trips(plan)["p50_us"])
+            for protocol in protocols:
+                report(f"round {number} of {rounds}: {protocol}")
+                figures[protocol].append(_measure(addresses, protocol, transactions, f"r{number}"))
+            if regular and "s-tx" in protocols:
+                report(f"round {number} of {rounds}: regular events beside s-tx")
+                shares.append(_regular_share(addresses, number))
+    crossing_us = median(trips) / RELAY_CROSSINGS
+    return [
+        _result(protocol, figures[protocol], crossing_us, shares if protocol == "s-tx" else [])
+        for protocol in protocols
+    ]
+
+
+def _result(
+    protocol: str, rounds: list[dict[str, float]], crossing_us: float, shares: list[float]
+) -> TransactionResult:
+    def middle(name: str) -> float:
+        return median(figures[name] for figures in rounds)
+
+    crossings, messages = count(protocol)
+    products = [figures["transactions_per_s"] * figures["mean_us"] / 1e6 for figures in rounds]
+    return TransactionResult(
+        protocol=protocol,
+        p50_us=round(middle("p50_us"), 1),
+        p99_us=round(middle("p99_us"), 1),
+        mean_us=round(middle("mean_us"), 1),
+        crossings=crossings,
+        messages=messages,
+        crossing_us=round(crossing_us, 1),
+        ratio=round(middle("p50_us") / (crossings * crossing_us), 2),
+        transactions_per_s=round(middle("transactions_per_s"), 1),
+        throughput_times_latency=round(median(products), 3),
+        aborted=int(sum(figures["aborted"] for figures in rounds)),
+        regular_share=round(median(shares), 3) if shares else None,
+    )
+
+
+def _measure(addresses: dict[str, str], protocol: str, transactions: int, salt: str) -> dict[str, Any]:
+    participants = [
+        ("participant", {"address": addresses[HOMES[client]], "client": client}) for client in ("D", "A")
+    ]
+    arguments = {"address": addresses["b1"], "protocol": protocol, "transactions": transactions, "salt": salt}
+    with workers(ROLES, *participants) as members:
+        for member in members:
+            member.wait_ready()
+            member.go()
+        with workers(ROLES, ("engine", arguments)) as (engine,):
+            engine.wait_ready()
+            engine.go()
+            return engine.result()
+
+
+def _regular_share(addresses: dict[str, str], number: int) -> float:
+    """Regular events through the chain with transactions beside them, by those without."""
+    plan = chain.Plan(events=150_000)
+    line = [addresses[name] for name in ("b1", "b2", "b3")]
+    alone = chain.broker_rate(plan, chain.BARE, line)
+    participants = [
+        ("participant", {"address": addresses[HOMES[client]], "client": client}) for client in ("D", "A")
+    ]
+    paced = {"address": addresses["b1"], "protocol": "s-tx", "per_s": REGULAR_TX_PER_S, "salt": f"p{number}"}
+    with workers(ROLES, *participants, ("paced", paced)) as members:
+        for member in members:
+            member.wait_ready()
+            member.go()
+        beside = chain.broker_rate(plan, chain.BARE, line)
+    again = chain.broker_rate(plan, chain.BARE, line)
+    return beside / median((alone, again))
+
+
+def count(protocol: str) -> tuple[int, int]:
+    """Sequential link crossings and messages of one transaction, from the simulator: every link takes as long."""
+    world = World(LINE, latency=lambda random, source, target: LINK_S)
+
+    async def on_tcm(client: SimClient, tcm: Tcm, frame: Frame) -> None:
+        await roles.react(client.client_id, tcm, frame)
+
+    clients = [world.connect(client, home, on_tcm) for client, home in HOMES.items()]
+    world.run()
+    for client in clients:
+        world.complete(roles.settle_in(client, client.client_id))
+    began, messages = world.now, world.messages
+    ended: list[float] = []
+
+    async def once() -> None:
+        await roles.dispatch(clients[0], protocol, "x")
+        ended.append(world.now)
+
+    world.complete(once())
+    return round((ended[0] - began) / LINK_S), world.messages - messages
