@@ -232,18 +232,18 @@ class Broker:
         # The parts that all records of a client share are shared in memory too.
         stamp: Stamp = (NO_KEY if key == NO_KEY else key, class_, claim.incarnation, number)
         record = Record(message.kind, message.client, stamp, message.filter)
-        if message.tx and not self._adopt(record, message):
-            return Ready([], [])
+        known = self.routing.find(record, source)
         try:
             check_filter_within(message.filter, self.limits)
-            known = self.routing.find(record, source)
-            if known is not None and (known.kind, known.filter) == (record.kind, record.filter):
-                # A transaction has brought it here before.
-                return Ready([(hop, operation(known)) for hop in self.routing.send_on(known, source)], [])
-            sends = self.routing.apply(record, source)
+            if known is None or (known.kind, known.filter) != (record.kind, record.filter):
+                self.routing.check(record, source)
         except (FilterError, LimitExceeded, RoutingError) as error:
             raise ProtocolError(str(error)) from error
-        return Ready(sends, [])
+        if message.tx and not self._adopt(record, message):
+            return Ready([], [])
+        if known is not None:  # a transaction has brought it here before
+            return Ready([(hop, operation(known)) for hop in self.routing.send_on(known, source)], [])
+        return Ready(self.routing.apply(record, source), [])
 
     def _adopt(self, record: Record, message: Operation) -> bool:
         """It was written in a transaction and comes by itself, attracted; False: that was aborted here."""

@@ -83,7 +83,7 @@ class Routing:
         return Placement(self.send_on(record, origin), [])
 
     def store(self, record: Record, origin: Hop) -> None:
-        self._check(record, origin)
+        self.check(record, origin)
         if record.kind in ("adv", "uadv"):
             self.srt.add(record, origin, self.compacts and record.tag is None)
         else:
@@ -153,7 +153,10 @@ class Routing:
         self.srt.remove_client(client)
         self.prt.remove_client(client)
 
-    def _check(self, record: Record, origin: Hop) -> None:
+    def check(self, record: Record, origin: Hop) -> None:
+        """Raise if the tables cannot take it."""
+        if self.find(record, origin) is not None:
+            raise RoutingError(f"client {record.client} has two records with the stamp {record.stamp}")
         if self.srt.count(record.client, origin) + self.prt.count(record.client) >= self._records_max:
             raise RoutingError(f"client {record.client} has {self._records_max} records here: the limit")
         life = (record.stamp[2], origin)
@@ -195,7 +198,7 @@ class Routing:
     def _is_void(self, record: Record, origin: Hop) -> bool:
         if record.kind in ("adv", "uadv"):
             return False
-        self._check(record, origin)
+        self.check(record, origin)
         return self.prt.is_void(record)
 
     def _compact(self, record: Record, origin: Hop) -> Sends:
