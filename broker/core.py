@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from broker.filters import FilterError, Overlap
-from broker.hops import Hop, broker_hop, client_hop
+from broker.hops import Hop, Sends, broker_hop, client_hop
 from broker.limits import (
     LimitExceeded,
     Limits,
@@ -242,8 +242,13 @@ class Broker:
         if message.tx and not self._adopt(record, message):
             return Ready([], [])
         if known is not None:  # a transaction has brought it here before
-            return Ready([(hop, operation(known)) for hop in self.routing.send_on(known, source)], [])
-        return Ready(self.routing.apply(record, source), [])
+            sends: Sends = [(hop, operation(known)) for hop in self.routing.send_on(known, source)]
+        else:
+            sends = self.routing.apply(record, source)
+        ready = Ready(sends, [])
+        if message.step:
+            self.stx.look_again(message.tx, ready)
+        return ready
 
     def _adopt(self, record: Record, message: Operation) -> bool:
         """It was written in a transaction and comes by itself, attracted; False: that was aborted here."""

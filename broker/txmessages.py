@@ -146,6 +146,8 @@ class Step(Message, frozen=True, tag=70):
     before: tuple[Before, ...]
     stamp: Stamp = NO_STAMP
     """Given by the issuer's edge broker to what changes a table."""
+    decided: bool = False
+    """The transaction has committed at the sender."""
 
 
 class StepEcho(Message, frozen=True, tag=71):
@@ -198,6 +200,8 @@ class StepVoid(Message, frozen=True, tag=78):
     tx: str
     steps: tuple[int, ...]
     reason: str
+    decided: bool = False
+    """The transaction has committed at the sender."""
 
 
 class StepFailed(Message, frozen=True, tag=79):

@@ -182,8 +182,10 @@ class Dtx:
             return Ready([], [])
         if context.origin != source or context.state != "active":
             raise ProtocolError(f"{source} may not ask for votes on {message.tx}, or not twice")
-        if context.is_decided_here and (context.entries or context.awaiting):
-            raise ProtocolError(f"votes on {message.tx} while its operations are under way")
+        if context.is_decided_here and context.awaiting:
+            raise ProtocolError(f"votes on {message.tx} before it has begun")
+        if context.is_decided_here and context.entries:
+            context.bad = context.bad or "votes were asked for while operations were under way"
         context.state = "preparing"
         self.order.saw(context.key)
         return self._pump()
@@ -260,7 +262,7 @@ class Dtx:
             if context.origin == hop:
                 ready += self._undo(context, "", f"its coordinator {client} is gone")
                 continue
-            if client in context.asked or any(record.client == client for record, _ in context.view.own):
+            if context.view.forget(client) or client in context.asked:
                 context.bad = context.bad or f"participant {client} is gone"
             for op, entry in tuple(context.entries.items()):
                 if hop in entry.pending:

@@ -30,6 +30,8 @@ class Open(Struct, eq=False):
     voted: bool = False
     bad: str = ""
     """Why not everything in the plan can happen."""
+    plan: set[int] = field(default_factory=set)
+    """All its steps, at the coordinator's edge broker."""
     processed: set[int] = field(default_factory=set)
     """Steps that have come, or never will."""
     buffer: dict[int, tuple[Step, Hop]] = field(default_factory=dict)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from msgspec.structs import replace
+
 from broker.hops import Hop, is_client, name_of
 from broker.records import Record, RoutingError
 from broker.routing import operation
@@ -28,6 +30,8 @@ class Steps:
             stamp=message.stamp, source=source,
         )  # fmt: skip
         state.processed.add(planned.step)
+        if message.decided != (state.status == "committed"):
+            message = replace(message, decided=not message.decided)
         if planned.kind == "pub":
             self._publish(state, message, source, ready)
         elif planned.kind == "tcm":

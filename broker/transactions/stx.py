@@ -19,12 +19,13 @@ from msgspec.structs import replace
 from broker.hops import Hop, client_hop, is_client, name_of
 from broker.records import Record
 from broker.site import ProtocolError, Ready, Site
-from broker.transactions.dtx import check_name
 from broker.transactions.plan import Open, numbers_in
 from broker.transactions.planning import faults_in, waits
+from broker.transactions.registry import Registry
 from broker.transactions.steps import Steps
 from broker.transactions.wellformed import RECORD_KINDS, Checker
 from broker.txmessages import (
+    Before,
     Planned,
     Step,
     StepAbort,
@@ -45,7 +46,8 @@ class Stx:
         self._site = site
         self._routing = site.routing
         self._checker = Checker(site.limits)
-        self.open: dict[str, Open] = {}
+        self._registry = Registry(site)
+        self.open = self._registry.open
         self._steps = Steps(site, self.open, self._declare_void)
         self.from_client: dict[type, Callable[[str, Any], Ready]] = {
             Step: self._step_from_client,
@@ -56,7 +58,7 @@ class Stx:
         }
         self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
             Step: self._step_from_broker,
-            StepEcho: self._steps.echo,
+            StepEcho: self._echo,
             StepDone: self._steps.done,
             StepPrepare: self._term_from_broker,
             StepPrepared: self._prepared,
@@ -79,9 +81,9 @@ class Stx:
         self._checker.check_step(planned, message.before)
         if planned.client != client:
             raise ProtocolError(f"{client} sent a step of {planned.client}")
-        if self._has_too_many(client, message):
-            return self._refuse(client, message.tx)
-        state = self._state_for(client, message.tx, message.coordinator)
+        if self._registry.has_too_many(client, message):
+            return self._registry.refuse(client, message.tx)
+        state = self._registry.state_for(client, message.tx, message.coordinator)
         if state is None or state.status != "active":
             return Ready([], [])
         fault = self._fault(state, message)
@@ -90,6 +92,8 @@ class Stx:
             return Ready([(client_hop(state.coordinator), StepFailed(message.tx, state.bad))], [])
         if planned in state.owed.get(client, ()):
             state.owed[client].remove(planned)
+        else:
+            state.plan.update(numbers_in(planned))
         if planned.kind in RECORD_KINDS:
             message = replace(message, stamp=self._site.next_stamp(guest))
             guest.operations += 1
@@ -113,7 +117,9 @@ class Stx:
         return self._step(source, message)
 
     def _step(self, source: Hop, message: Step) -> Ready:
-        state = self._state(message.tx, message.coordinator)
+        if message.decided and message.tx not in self.open:
+            return self._too_late(source, message)
+        state = self._registry.state(message.tx, message.coordinator)
         state.safe = message.safe
         if is_client(source):
             state.touched.add(name_of(source))
@@ -127,7 +133,27 @@ class Stx:
             self._pump(state, ready)
         return ready
 
+    def _too_late(self, source: Hop, message: Step) -> Ready:
+        """It has ended here, without the client that a `tcm` was for: what that was to ask for will not come."""
+        planned = message.planned
+        if planned.kind != "tcm":
+            return Ready([], [])
+        numbers = tuple(n for nested in planned.nested for n in numbers_in(nested))
+        reason = brief(f"participant {planned.target} is gone")
+        return Ready([(source, StepVoid(message.tx, numbers, reason, decided=True))], [])
+
     # Waiting
+
+    def _echo(self, source: Hop, message: StepEcho) -> Ready:
+        ready = self._steps.echo(source, message)
+        self.look_again(message.tx, ready)
+        return ready
+
+    def look_again(self, tx: str, ready: Ready) -> None:
+        """Something has come that a step of the transaction may have waited for."""
+        state = self.open.get(tx)
+        if state is not None:
+            self._pump(state, ready)
 
     def pump_all(self) -> Ready:
         """A table has changed: what waits is looked at again."""
@@ -147,10 +173,21 @@ class Stx:
             message, source = state.term
             if not any(waits(self._site, state, None, before) for before in message.before):
                 state.term = None
+                if isinstance(message, StepPrepare) or state.is_home:
+                    state.bad = state.bad or self._missing(state, message.before)
                 if isinstance(message, StepPrepare):
                     self._ask(state, message, source, ready)
+                elif state.is_home and state.bad:
+                    ready += self._undo(state, "", state.bad)
                 else:
                     self._commit(state, message, source, ready)
+
+    def _missing(self, state: Open, steps: Iterable[Before]) -> str:
+        """Whether somebody is gone whose steps have not all been seen here."""
+        for before in steps:
+            if before.step not in state.processed and self._site.hop_to(before.client) is None:
+                return brief(f"participant {before.client} is gone")
+        return ""
 
     def _is_ready(self, state: Open, step: int) -> bool:
         message, _ = state.buffer[step]
@@ -164,11 +201,15 @@ class Stx:
         self._checker.check_before(message.before)
         if client != message.coordinator:
             raise ProtocolError(f"{client} does not decide on {message.tx}")
-        if self._has_too_many(client, message):
-            return self._refuse(client, message.tx)
-        state = self._state_for(client, message.tx, client)
+        if self._registry.has_too_many(client, message):
+            return self._registry.refuse(client, message.tx)
+        state = self._registry.state_for(client, message.tx, client)
         if state is None or state.status != "active":
             return Ready([], [])
+        numbers = {before.step for before in message.before}
+        is_voted = state.voted and not state.brokers and isinstance(message, StepCommit)
+        if not state.bad and not is_voted and numbers != state.plan:
+            raise ProtocolError(f"{message.tx} is to end without all of its steps")
         return self._term(client_hop(client), message)
 
     def _term_from_broker(self, source: Hop, message: StepPrepare | StepCommit) -> Ready:
@@ -176,7 +217,7 @@ class Stx:
         return self._term(source, message)
 
     def _term(self, source: Hop, message: StepPrepare | StepCommit) -> Ready:
-        state, ready = self._state(message.tx, message.coordinator), Ready([], [])
+        state, ready = self._registry.state(message.tx, message.coordinator), Ready([], [])
         if state.status == "active":
             state.term = (message, source)
             self._pump(state, ready)
@@ -220,7 +261,7 @@ class Stx:
         return self._undo(state, client_hop(client), message.reason)
 
     def _abort(self, source: Hop, message: StepAbort) -> Ready:
-        state = self._state(message.tx, "")
+        state = self._registry.state(message.tx, "")
         if state.status != "active":
             return Ready([], [])
         return self._undo(state, source, message.reason)
@@ -273,11 +314,17 @@ class Stx:
         return self._void("", StepVoid(state.tx, numbers, brief(reason)))
 
     def _void(self, source: Hop, message: StepVoid) -> Ready:
-        state = self._state(message.tx, "")
-        if state.status != "active":
+        if message.decided and message.tx not in self.open:
+            return Ready([], [])
+        state = self._registry.state(message.tx, "")
+        if state.status == "aborted":
             return Ready([], [])
         state.processed.update(message.steps)
         state.bad = state.bad or message.reason
+        message = replace(message, decided=state.status == "committed")
+        if state.status == "committed":  # others may still wait: those behind us, or towards the publisher
+            waiting = {*state.brokers, state.origin} - {source, "", client_hop(state.coordinator)}
+            return Ready([(hop, message) for hop in sorted(waiting)], [])
         ready = Ready(self._site.to_others(source, message), [])
         self._site.note(ready, "steps-void", tx=state.tx, steps=message.steps, reason=message.reason)
         if state.coordinator in self._site.guests:
@@ -313,7 +360,7 @@ class Stx:
         """A step has come by itself, attracted; False: it is to be dropped."""
         if message.decided and message.tx not in self.open:
             return True
-        state = self._state(message.tx, "")
+        state = self._registry.state(message.tx, "")
         state.processed.add(message.step)
         if state.status == "aborted":
             return False
@@ -323,44 +370,3 @@ class Stx:
         else:
             state.written.append(record)
         return True
-
-    # Helpers
-
-    def _state(self, tx: str, coordinator: str) -> Open:
-        state = self.open.get(tx)
-        if state is None:
-            state = self.open[tx] = Open(tx)
-        state.coordinator = state.coordinator or coordinator
-        return state
-
-    def _has_too_many(self, client: str, message: Step | StepPrepare | StepCommit) -> bool:
-        """Whether this would be one transaction more than a coordinator may have open."""
-        if client != message.coordinator or message.tx in self.open:
-            return False
-        guest = self._site.joined_guest(client)
-        check_name(message.tx, client, guest.incarnation)
-        own = sum(state.is_home and state.coordinator == client for state in self)
-        return int(message.tx.rpartition("/")[2]) > guest.plans and own >= self._site.limits.transactions_max
-
-    def _refuse(self, client: str, tx: str) -> Ready:
-        self._site.guests[client].plans = int(tx.rpartition("/")[2])
-        reason = f"{client} has {self._site.limits.transactions_max} transactions open: the limit"
-        return Ready([(client_hop(client), StepEnded(tx, committed=False, reason=reason))], [])
-
-    def _state_for(self, client: str, tx: str, coordinator: str) -> Open | None:
-        """For a message of a client of ours; None: it is a straggler."""
-        state = self.open.get(tx)
-        if client != coordinator:
-            if state is None or client not in state.touched:
-                raise ProtocolError(f"{client} does not take part in {tx}")
-            return state
-        guest = self._site.joined_guest(client)
-        check_name(tx, client, guest.incarnation)
-        if state is None:
-            if int(tx.rpartition("/")[2]) <= guest.plans:
-                return None  # it has ended: the client learns it by what is on its way
-            guest.plans = int(tx.rpartition("/")[2])
-            state = self._state(tx, client)
-            state.is_home = True
-            state.deadline = self._site.now + self._site.limits.plan_lifetime_ms / 1e3
-        return state

@@ -50,6 +50,13 @@ class View:
         self.sent.update((record.client, record.stamp, hop) for hop in wanting)
         return tuple(wanting), ()
 
+    def forget(self, client: str) -> bool:
+        """A client has left: what it wrote must not be attracted any more. Whether there was any."""
+        kept = [pair for pair in self.own if pair[0].client != client]
+        had_any = len(kept) < len(self.own)
+        self.own = kept
+        return had_any
+
     def find(self, client: str, stamp: Stamp) -> Record:
         """A record that this view has attracted."""
         known = self._routing.prt.index.find(client, stamp)

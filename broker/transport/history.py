@@ -31,7 +31,7 @@ FIRST = "history"
 MESSAGES = frozenset({"sent", "arrived"})
 OUTCOMES = frozenset(
     {
-        FIRST, "connected", "started", "left", "crashed", "begin", "begun", "ended", "committed", "aborted",
+        FIRST, "connected", "started", "finished", "left", "crashed", "begin", "begun", "ended", "committed", "aborted",
         "steps-void", "client-joined", "client-gone",
     }
 )  # fmt: skip
