@@ -78,7 +78,7 @@ class Record(Struct, gc=False, eq=False, weakref=False):
     step: int = 0
     """Its number in its transaction's plan, if it has one."""
     writer: str = ""
-    """That transaction, until it has ended at this broker: others may still wait for the step."""
+    """That transaction: it may have ended here, and another broker may still wait for the step."""
     sent: int = 0
     """Bit set of neighbours that it was sent to; owned by routing."""
     home: Home = field(default_factory=lambda: NOWHERE)

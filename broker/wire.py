@@ -145,7 +145,7 @@ class Operation(Message, frozen=True, tag=20):
     stamp: Stamp
     filter: Filter
     tx: str = ""
-    """The transaction that wrote it, if it has not ended everywhere."""
+    """The transaction that wrote it: undecided, or one with a plan whose steps somebody may wait for."""
     step: int = 0
     """Its number in the transaction's plan, if it has one."""
     decided: bool = False

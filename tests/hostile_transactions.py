@@ -111,7 +111,7 @@ class HostileTransactions:
         else:
             filter_ = hostile.filter() if random.random() < 0.5 else None
             event = hostile.event() if random.random() < 0.5 else None
-        nested = ()
+        nested: tuple[tx.Planned, ...] = ()
         if depth < 2 and random.random() < 0.5:
             nested = tuple(self._operation(depth + 1) for _ in range(random.randrange(3)))
         return tx.Planned(

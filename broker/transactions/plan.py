@@ -8,7 +8,6 @@ from typing import Literal
 from msgspec import Struct, field
 
 from broker.hops import Hop
-from broker.records import Record
 from broker.txmessages import Planned, Step, StepCommit, StepDone, StepPrepare
 
 
@@ -46,8 +45,6 @@ class Open(Struct, eq=False):
     """Advertisements of our clients that every broker has."""
     held: dict[int, list[StepDone]] = field(default_factory=dict)
     """News of a publication that may not overtake it."""
-    written: list[Record] = field(default_factory=list)
-    """Records of it that are committed here, and still carry its name."""
     origin: Hop = ""
     """Who waits for the answers of `brokers` and `clients`."""
     brokers: set[Hop] = field(default_factory=set)

@@ -54,8 +54,6 @@ class Steps:
         if known is not None:  # somebody else's advertisement has brought it here before
             ready.sends += [(hop, message) for hop in self._routing.send_on(known, source)]
             return
-        if tag is None:
-            state.written.append(record)
         try:
             placement = self._routing.place(record, source)
         except RoutingError as error:

@@ -246,7 +246,6 @@ class Stx:
     def _commit(self, state: Open, message: StepCommit, source: Hop, ready: Ready) -> None:
         state.status = "committed"
         for record in self._routing.commit(state.tx):
-            state.written.append(record)
             if record.kind in ("adv", "uadv"):
                 self._site.rebuild_space(record.client)
         self._site.note(ready, "committed", tx=state.tx)
@@ -303,8 +302,6 @@ class Stx:
         if state.origin:
             ended = StepEnded(state.tx, state.status == "committed", state.bad)
             ready.sends.append((state.origin, ended))
-        for record in state.written:
-            record.writer = ""
         del self.open[state.tx]
 
     # Steps that will not come, clients that go, time that passes
@@ -358,15 +355,11 @@ class Stx:
 
     def adopt(self, record: Record, message: Operation) -> bool:
         """A step has come by itself, attracted; False: it is to be dropped."""
+        record.step, record.writer = message.step, message.tx
         if message.decided and message.tx not in self.open:
             return True
         state = self._registry.state(message.tx, "")
         state.processed.add(message.step)
-        if state.status == "aborted":
-            return False
-        record.step, record.writer = message.step, message.tx
         if state.status == "active":
             record.tag = message.tx
-        else:
-            state.written.append(record)
-        return True
+        return state.status != "aborted"

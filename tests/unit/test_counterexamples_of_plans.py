@@ -321,3 +321,17 @@ def test_h17_a_regular_publication_during_the_switch_reaches_somebody(protocol: 
     script.regular("E", pub(0), at=start + 0.5)
     committed(script, "E", protocol, ask("D", ask("A", sub(0)), usub(0)))
     assert [0] in (script.got("A"), script.got("D"))
+
+
+def test_h15_a_step_is_known_by_name_also_where_its_transaction_has_ended() -> None:
+    """b1 and b3 have ended it when an advertisement fetches the step for b2, which still waits for it."""
+    for overlay, homes, slow, moment in (
+        (line("b2", "b1", "b3"), {"T": "b1", "P": "b3", "Y": "b2"}, 12, 6),
+        (line("b2", "b1", "b3", "b4"), {"T": "b1", "P": "b4", "Y": "b2"}, 30, 14),
+    ):
+        script = Script(overlay, homes)
+        script.slow({"b1>b2": slow})
+        script.transaction("T", "s-tx", ask("P", sub(0)))
+        script.regular("Y", adv(0), at=moment)
+        script.run()
+        assert not script.faults()
