@@ -214,7 +214,12 @@ def _place(transaction: Transaction) -> None:
 
 
 def is_before(one: Operation, other: Operation) -> bool:
-    """Definition 3.4 among operations of one transaction; False where they are concurrent."""
+    """Definition 3.4 among operations of one transaction; False where they are concurrent.
+
+    Or where it is not known: of an operation without a path, what it answers was lost with its issuer.
+    """
+    if not one.path:
+        return False
     for (frame, number), (other_frame, other_number) in zip(one.path, other.path, strict=False):
         if frame != other_frame:
             return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from broker.filters import Event
 from broker.hops import Hop, broker_hop, client_hop
-from labctl.checks import serial
+from labctl.checks import beside, serial
 from labctl.checks.history import History, Operation, Transaction, is_before
 from labctl.checks.verdict import Verdict
 
@@ -33,6 +33,8 @@ def atomicity(history: History, brokers: Sequence[str]) -> Verdict:
         told = {outcome for client, outcome in t.ends.items() if client not in history.gone} - {"unknown"}
         if ("aborted" in told and t.committed_at) or ("committed" in told and not t.committed_at):
             faults.append(f"{t.tx}: clients were told {t.ends}, brokers say otherwise")
+        if t.mode == "s-tx-safe" and t.voids and t.committed_at:
+            faults.append(f"{t.tx} has committed although not all of its steps can have come")
         if t.outcome == "unknown" and not t.voids and not history.gone:
             faults.append(f"{t.tx}: outcome unknown without a reason: {t.reason}")
     counts = Counter((d.client, d.tx, d.op) for d in history.deliveries if d.tx)
@@ -87,10 +89,13 @@ def serializability(history: History) -> Verdict:
 
 
 def recipients(history: History) -> Verdict:
-    """S-TX and D-TX_NI: exact on disjoint spaces; on others what went wrong is told, not judged."""
-    faults: list[str] = []
+    """S-TX and D-TX_NI: exact on disjoint spaces; on others what went wrong is told, not judged.
+
+    Regular publications: exact for clients that nothing has moved.
+    """
     anomalies: list[str] = []
-    checked = 0
+    faults, checked = beside.regular_faults(history)
+    faults += beside.unadvertised(history)
     for transaction in history.transactions.values():
         if transaction.is_isolated or not transaction.committed or transaction.voids:
             continue
@@ -151,10 +156,12 @@ def convergence(history: History, route: Route, probes: Sequence[Event]) -> Verd
             if not _is_in(logs[publisher], event, "adv", "uadv"):
                 continue
             checked += 1
-            reached = _walk(history.homes[publisher], client_hop(publisher), event, route)
+            vain: list[str] = []
+            reached = _walk(history.homes[publisher], client_hop(publisher), event, route, vain)
             if reached != wanting - {publisher}:
                 missed, wrong = sorted(wanting - {publisher} - reached), sorted(reached - wanting)
                 faults.append(f"{event} of {publisher} would miss {missed} and wrongly reach {wrong}")
+            faults += [f"{event} of {publisher} would go to {broker} in vain" for broker in vain]
     return _verdict("convergence", checked, faults)
 
 
@@ -174,14 +181,18 @@ def _is_in(log: Sequence[Operation], event: Event, positive: str, negative: str)
     return bool(touching) and touching[-1].kind == positive
 
 
-def _walk(broker: str, source: Hop, event: Event, route: Route) -> set[str]:
+def _walk(broker: str, source: Hop, event: Event, route: Route, vain: list[str]) -> set[str]:
+    """Who is reached; `vain` gets the brokers behind which nobody is."""
     reached: set[str] = set()
     for hop in route(broker, event, source):
         role, _, name = hop.partition(":")
         if role == "client":
             reached.add(name)
         else:
-            reached |= _walk(name, broker_hop(broker), event, route)
+            behind = _walk(name, broker_hop(broker), event, route, vain)
+            if not behind:
+                vain.append(name)
+            reached |= behind
     return reached
 
 

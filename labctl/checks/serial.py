@@ -86,10 +86,12 @@ def is_path_open(history: History, transaction: Transaction, operation: Operatio
 def _is_open(history: History, client: str, transaction: Transaction, operation: Operation) -> bool:
     event = operation.event
     assert event is not None
-    if any(touches(o, event) for o in history.regular.get(client, ())):
-        return True
     own = [o for o in transaction.operations.values() if o.client == client and touches(o, event)]
     if any(not is_before(o, operation) and not is_before(operation, o) for o in own):
+        return True
+    # What an isolated transaction wrote itself counts for it, whatever its client does beside it.
+    is_settled = transaction.is_isolated and any(is_before(o, operation) for o in own)
+    if not is_settled and any(touches(o, event) for o in history.regular.get(client, ())):
         return True
     for other in rivals(history, transaction):
         if any(o.client == client and touches(o, event) for o in other.operations.values()):
@@ -116,14 +118,38 @@ def faults_of(history: History, order: Sequence[Transaction]) -> tuple[list[str]
                 faults += compare(
                     operation, expect(history, transaction, operation, order[:place]), transaction
                 )
+                if not _is_admitted(history, transaction, operation, order[:place]):
+                    faults.append(f"{_what(transaction, operation)}: it is not advertised there")
     return faults, checked
 
 
 def compare(operation: Operation, expected: Expectation, transaction: Transaction) -> list[str]:
     got = operation.receivers - expected.open - {operation.client}
-    what = f"{transaction.tx} {operation.kind} {operation.op} {operation.event} of {operation.client}"
+    what = _what(transaction, operation)
     missed, wrong = sorted(expected.receivers - got), sorted(got - expected.receivers)
     return [f"{what}: missed by {c}" for c in missed] + [f"{what}: wrong recipient {c}" for c in wrong]
+
+
+def _what(transaction: Transaction, operation: Operation) -> str:
+    return f"{transaction.tx} {operation.kind} {operation.op} {operation.event} of {operation.client}"
+
+
+def _is_admitted(
+    history: History, transaction: Transaction, operation: Operation, order: Sequence[Transaction]
+) -> bool:
+    """Whether its publisher advertises it at its place in the order; True where that cannot be told."""
+    event = operation.event
+    assert event is not None
+
+    def opens(other: Operation) -> bool:
+        return other.kind in ("adv", "uadv") and other.filter is not None and other.filter.matches(event)
+
+    own = [o for o in in_order(transaction, operation.client) if opens(o)]
+    is_concurrent = any(not is_before(o, operation) and not is_before(operation, o) for o in own)
+    if is_concurrent or operation.client in history.gone or is_path_open(history, transaction, operation):
+        return True
+    past = [o for o in _past(history, operation.client, transaction, operation, order) if opens(o)]
+    return bool(past) and past[-1].kind == "adv"
 
 
 def some_order(history: History, ordered: Sequence[Transaction]) -> bool:

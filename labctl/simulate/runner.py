@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any
 
 from msgspec import Struct
 
@@ -29,7 +28,10 @@ from labctl.simulate.programs import (
 )
 from labctl.simulate.world import SimClient, World
 
+MakeWorld = Callable[..., World]
+
 DELAY_MS = 1.0
+DEFAULT_RATE = 1e3 / DELAY_MS
 STEPS_MAX = 200_000
 
 
@@ -45,48 +47,75 @@ class Result(Struct):
 
 
 class Run:
-    def __init__(self, program: Program, traces: bool = False) -> None:
+    def __init__(self, program: Program, traces: bool = False, make_world: MakeWorld = World) -> None:
         self._program = program
         self._tcms = labelled(program)
-        self.world = World(program.links, program.brokers, program.seed, self._latency, traces=traces)
+        self._rates = {tuple(link.split(">")): 1e3 / mean_ms for link, mean_ms in program.slowness.items()}
+        self.world = make_world(program.links, program.brokers, program.seed, self._latency, traces=traces)
         self.errors: list[str] = []
 
     def execute(self) -> Result:
-        world, program = self.world, self._program
-        for client, home in program.homes.items():
-            world.connect(client, home, self._on_tcm)
-        world.run(STEPS_MAX)
-        for client in program.homes:
-            world.complete(self._introduce(world.clients[client]))
-        for client, op in program.setup:
-            world.complete(regular(world.clients[client], op))
-        for client in program.homes:
-            world.record(client, "started", {})
-        start, before = world.now, world.messages
+        self.prepare()
+        before = self.world.messages
+        self.play()
+        return self.judge(self.world.messages - before)
+
+    def follow(self, program: Program) -> None:
+        """Another program for the same clients, in the same world."""
+        self._program, self._tcms = program, labelled(program)
+        self.play()
+
+    def play(self) -> None:
+        """Everything that the program does, until nothing is under way any more."""
+        world, program, start = self.world, self._program, self.world.now
         for number, transaction in enumerate(program.transactions):
-            self._at(start + transaction.start, self._transact, number, transaction)
+            world.at(start + transaction.start, self.begin, number, transaction)
         for piece in program.regular:
-            self._at(start + piece.start, self._regular, piece)
+            world.at(start + piece.start, self.begin_regular, piece)
         for fault in program.faults:
-            world.at(start + fault.time, lambda fault=fault: self._strike(fault))  # type: ignore[misc]
+            world.at(start + fault.time, self.strike, fault)
         try:
             world.run(STEPS_MAX)
         except RuntimeError as error:
             self.errors.append(str(error))
-        return self._judge(world.messages - before)
 
-    def _at(self, time: float, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        def start() -> None:
-            self.world.spawn(work(*arguments))
+    def prepare(self) -> None:
+        """Bring clients and their first operations into the world."""
+        world, program = self.world, self._program
+        for client, home in program.homes.items():
+            world.connect(client, home, self.answer)
+        world.run(STEPS_MAX)
+        for client in program.homes:
+            world.complete(self.introduce(world.clients[client]))
+        for client, op in program.setup:
+            world.complete(regular(world.clients[client], op))
+        for client in program.homes:
+            world.record(client, "started", {})
+        world.passages.clear()
 
-        self.world.at(time, start)
+    # What a program does, each piece by itself
 
-    async def _introduce(self, client: SimClient) -> None:
+    def begin(self, number: int, transaction: TxProgram) -> None:
+        self.world.spawn(self.transact(number, transaction))
+
+    def begin_regular(self, piece: Regular) -> None:
+        self.world.spawn(self._regular(piece))
+
+    def strike(self, fault: Fault) -> None:
+        client = self.world.clients[fault.client]
+        if fault.kind == "crash":
+            client.crash(fault.lost)
+        elif fault.kind == "leave":
+            client.leave()
+        else:
+            client.go_away(0.01)
+
+    async def introduce(self, client: SimClient) -> None:
         """Everybody can ask everybody."""
         await client.advertise({"s": "c"})
         await client.subscribe({"s": "c", "to": client.client_id})
 
-    async def _transact(self, number: int, program: TxProgram) -> None:
+    async def transact(self, number: int, program: TxProgram) -> None:
         client = self.world.clients[program.coordinator]
         if not client.is_alive:
             return
@@ -101,7 +130,7 @@ class Run:
             self.errors.append(f"{type(error).__name__}: {error}")
 
     async def _dynamic(self, client: SimClient, number: int, program: TxProgram) -> None:
-        async with client.transaction(program.protocol, lifetime_s=3600) as tx:  # type: ignore[arg-type]
+        async with client.transactions.begin(program.protocol, lifetime_s=3600) as tx:  # type: ignore[arg-type]
             for place, op in enumerate(program.body):
                 if place == program.aborts_after:
                     break
@@ -120,7 +149,7 @@ class Run:
             self.world.at(self.world.now + delay, lambda: client.plans.abort(tx, "by program"))
         await client.execute(plan, program.protocol)  # type: ignore[arg-type]
 
-    async def _on_tcm(self, client: SimClient, tcm: Tcm, frame: Frame) -> None:
+    async def answer(self, client: SimClient, tcm: Tcm, frame: Frame) -> None:
         op = self._tcms[tcm.payload]
         for place, reaction in enumerate(op.reaction(client.client_id)):
             label = label_of(f"{tcm.payload.decode()}.{self._who(op, client.client_id)}", place)
@@ -138,22 +167,12 @@ class Run:
         except ClientError:
             pass  # refused, or gone
 
-    def _strike(self, fault: Fault) -> None:
-        client = self.world.clients[fault.client]
-        if fault.kind == "crash":
-            client.crash(fault.lost)
-        elif fault.kind == "leave":
-            client.leave()
-        else:
-            client.go_away(0.01)
-
     def _latency(self, random: Random, source: Hop, target: Hop) -> float:
-        mean_ms = self._program.slowness.get(f"{source}>{target}", DELAY_MS)
-        return random.expovariate(1e3 / mean_ms)
+        return random.expovariate(self._rates.get((source, target), DEFAULT_RATE))
 
     # Judgement
 
-    def _judge(self, messages: int) -> Result:
+    def judge(self, messages: int) -> Result:
         world, program = self.world, self._program
         history = read(world.moments)
         verdicts = [
@@ -162,7 +181,7 @@ class Run:
             properties.serializability(history),
             properties.recipients(history),
             properties.convergence(history, self._route, self._probes()),
-            properties.liveness(history, [*self.errors, *self._left()]),
+            properties.liveness(history, [*self.errors, *self.left()]),
         ]
         return Result(world, history, verdicts, messages)
 
@@ -173,7 +192,7 @@ class Run:
         data: list[Event] = [{"s": space, "x": value} for space in self._program.spaces for value in VALUES]
         return data + [{"s": "c", "to": client} for client in self._program.homes]
 
-    def _left(self) -> Iterable[str]:
+    def left(self) -> Iterable[str]:
         """What should not be there any more."""
         for stray in self.world.strays:
             yield f"{stray.broker} could not place a {type(stray.message).__name__} from {stray.source}: {stray.error}"

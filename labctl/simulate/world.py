@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import count
+from operator import itemgetter
 from random import Random
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ from labctl.simulate.tasks import SimFuture, Task
 
 Tree = Iterable[tuple[str, str]]
 Latency = Callable[[Random, Hop, Hop], float]
+Happening = tuple[float, int, Callable[..., None], tuple[Any, ...]]
+"""When, which of those at the same time, what, and with which arguments."""
 OnTcm = Callable[["SimClient", Tcm, Frame], Coroutine[Any, Any, None]]
 
 TIMEOUT_S = 1e9
@@ -72,7 +75,11 @@ class World:
         overlap: Overlap = "all",
         limits: Limits | None = None,
         traces: bool = False,
+        announcing: Iterable[str] | None = None,
     ) -> None:
+        """`announcing`: the brokers that make themselves known. Those of the clients are enough, and in an
+        overlay of a thousand spare it a million messages; without it, all do.
+        """
         self.random = Random(seed)
         edges = list(links)
         names = sorted({*brokers, *(name for edge in edges for name in edge)})
@@ -90,33 +97,44 @@ class World:
         self.keeps_history = True
         self._traces = traces
         self._latency: Latency = latency or (lambda random, source, target: random.expovariate(1000.0))
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._heap: list[Happening] = []
         self._order = count()
+        self._lives = count(100)
         self._soon: deque[Callable[[], None]] = deque()
         self._link_times: dict[tuple[Hop, Hop], float] = {}
         self._link_counts: dict[tuple[Hop, Hop], int] = {}
         self._numbers: dict[str, int] = {}
         self._is_expiring = False
+        self._by_hop = {broker_hop(name): broker for name, broker in self.brokers.items()}
         for broker in self.brokers.values():
             broker.site.keeps_history = True
-            self._perform(broker.id, broker.start().sends)
+        for name in names if announcing is None else sorted(set(announcing)):
+            self._perform(name, self.brokers[name].start().sends)
         self.run()
         self.moments.clear()
 
     # Driving it
 
-    def at(self, time: float, callback: Callable[[], None]) -> None:
-        heappush(self._heap, (time, next(self._order), callback))
+    def forget_history(self) -> None:
+        """Keep none from now on: a world that lives long does not grow with what has happened in it."""
+        self.keeps_history = False
+        for broker in self.brokers.values():
+            broker.site.keeps_history = False
+        self.moments.clear()
+
+    def at(self, time: float, callback: Callable[..., None], *arguments: object) -> None:
+        heappush(self._heap, (time, next(self._order), callback, arguments))
 
     def run(self, steps_max: int = 1_000_000) -> None:
         """Until nothing is under way any more."""
+        soon, heap = self._soon, self._heap
         for _ in range(steps_max):
-            while self._soon:
-                self._soon.popleft()()
-            if not self._heap:
+            while soon:
+                soon.popleft()()
+            if not heap:
                 return
-            self.now, _, callback = heappop(self._heap)
-            callback()
+            self.now, _, callback, arguments = heappop(heap)
+            callback(*arguments)
         raise RuntimeError(f"still busy after {steps_max} steps")
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> Task:
@@ -133,13 +151,13 @@ class World:
 
     def sleep(self, seconds: float) -> SimFuture:
         future = SimFuture()
-        self.at(self.now + seconds, lambda: future.set_result(None))
+        self.at(self.now + seconds, future.set_result, None)
         return future
 
     # Clients
 
     def connect(self, client: str, home: str, on_tcm: OnTcm | None = None) -> SimClient:
-        incarnation = 100 + len(self._numbers)
+        incarnation = next(self._lives)
         member = SimClient(self, client, home, incarnation, on_tcm)
         self.clients[client] = member
         self.transmit(client_hop(client), broker_hop(home), ClientArrived(incarnation))
@@ -148,40 +166,47 @@ class World:
     # The network
 
     def transmit(self, source: Hop, target: Hop, message: Input) -> None:
-        link = (source, target)
-        due = self.now + self._latency(self.random, source, target)
-        due = self._link_times[link] = max(due, self._link_times.get(link, 0.0))
+        link, times, now = (source, target), self._link_times, self.now
+        due = now + self._latency(self.random, source, target)
+        earliest = times.get(link, 0.0)
+        times[link] = due = max(due, earliest)
         number = self._link_counts[link] = self._link_counts.get(link, 0) + 1
         if self._traces:
-            self.passages.append(Passage(self.now, due, source, target, number, message))
-        heappush(self._heap, (due, next(self._order), lambda: self._arrive(source, target, number, message)))
+            self.passages.append(Passage(now, due, source, target, number, message))
+        heappush(self._heap, (due, next(self._order), self._arrive, (source, target, number, message)))
+
+    def depart(self, client: SimClient, reason: str) -> None:
+        """The broker learns that a client is gone, after all that was heard of it."""
+        link = (client.hop, broker_hop(client.home))
+        arrival = max(self.now, self._link_times.get(link, 0.0))
+        self.at(arrival + 1e-9, self._take, self.brokers[client.home], client.hop, ClientGone(reason))
 
     def _arrive(self, source: Hop, target: Hop, number: int, message: Input) -> None:
-        role, _, name = target.partition(":")
-        if role == "client":
-            client = self.clients.get(name)
+        broker = self._by_hop.get(target)
+        if broker is None:
+            client = self.clients.get(name_of(target))
             if client is not None and client.is_alive:
                 self.messages += 1
                 client.take(message)
             return
-        if source.startswith("client:"):
-            sender = self.clients[name_of(source)]
-            if number > sender.heard_until:
-                return  # it was lost with its sender
+        if source not in self._by_hop and number > self.clients[name_of(source)].heard_until:
+            return  # it was lost with its sender
         self.messages += 1
-        broker = self.brokers[name]
+        self._take(broker, source, message)
+        if not self._is_expiring and broker.has_open_transactions:
+            self._is_expiring = True
+            self.at(self.now + EXPIRE_S, self._expire)
+
+    def _take(self, broker: Broker, source: Hop, message: Input) -> None:
         try:
             ready = broker.handle(self.now, source, message)
         except ProtocolError as error:
-            self.strays.append(Stray(name, source, message, str(error)))
+            self.strays.append(Stray(broker.id, source, message, str(error)))
             return
-        if self.keeps_history:
-            for event in ready.events:
-                self.record(name, event.name, event.fields)
-        self._perform(name, ready.sends)
-        if broker.has_open_transactions and not self._is_expiring:
-            self._is_expiring = True
-            self.at(self.now + EXPIRE_S, self._expire)
+        for event in ready.events:
+            self.record(broker.id, event.name, event.fields)
+        if ready.sends:
+            self._perform(broker.id, ready.sends)
 
     def _expire(self) -> None:
         self._is_expiring = False
@@ -197,14 +222,18 @@ class World:
 
     def _perform(self, broker: str, sends: Sends) -> None:
         source = broker_hop(broker)
+        if len(sends) > 1 and type(sends[0][1]) is Publish:
+            sends = sorted(
+                sends, key=itemgetter(0)
+            )  # they come from a set, in an order that is not the seed's
         for hop, message in sends:
             if hop:
                 self.transmit(source, hop, message)
 
-    def record(self, node: str, name: str, fields: Mapping[str, Any]) -> None:
+    def record(self, node: str, name: str, fields: dict[str, Any]) -> None:
         if self.keeps_history:
             number = self._numbers[node] = self._numbers.get(node, 0) + 1
-            self.moments.append(Moment(node, number, self.now, name, dict(fields)))
+            self.moments.append(Moment(node, number, self.now, name, fields))
 
     def link_count(self, source: Hop, target: Hop) -> int:
         return self._link_counts.get((source, target), 0)
@@ -223,7 +252,7 @@ class SimClient(Verbs):
         """Number of the last message to its broker that was not lost with it."""
         self.deliveries: list[tuple[Delivery, str]] = []
         self._arrived = SimFuture()
-        self._hop = client_hop(client_id)
+        self.hop = client_hop(client_id)
         ids = count(1)
 
         async def answer(tcm: Tcm, frame: Frame) -> None:
@@ -251,7 +280,7 @@ class SimClient(Verbs):
         if not self.is_alive:
             return
         self.is_alive = False
-        sent = self.world.link_count(self._hop, broker_hop(self.home))
+        sent = self.world.link_count(self.hop, broker_hop(self.home))
         self.heard_until = max(1, sent - lost)
         self.world.record(self.client_id, "crashed", {})
         self._gone("its connection broke")
@@ -263,28 +292,17 @@ class SimClient(Verbs):
             self._gone("it said goodbye")
 
     def _gone(self, reason: str) -> None:
-        target = broker_hop(self.home)
-        broker = self.world.brokers[self.home]
-        world = self.world
-
-        def depart() -> None:
-            ready = broker.handle(world.now, self._hop, ClientGone(reason))
-            for event in ready.events:
-                world.record(broker.id, event.name, event.fields)
-            world._perform(broker.id, ready.sends)
-
-        arrival = max(world.now, world._link_times.get((self._hop, target), 0.0))
-        world.at(arrival + 1e-9, depart)
+        self.world.depart(self, reason)
         self.lost(SessionClosed(f"{self.client_id} is gone"))
 
     def go_away(self, seconds: float) -> None:
         """Lose the connection and find it again."""
         self.send_input(ClientAway())
-        self.world.at(self.world.now + seconds, lambda: self.send_input(ClientBack()))
+        self.world.at(self.world.now + seconds, self.send_input, ClientBack())
 
     def send_input(self, message: Input) -> None:
         if self.is_alive:
-            self.world.transmit(self._hop, broker_hop(self.home), message)
+            self.world.transmit(self.hop, broker_hop(self.home), message)
 
     def take(self, message: Input) -> None:
         if isinstance(message, Publish):

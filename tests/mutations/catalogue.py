@@ -1,0 +1,253 @@
+"""The planted faults, and what catches each: a generator with a seed, or a schedule to order.
+
+A fault that nothing catches has a reason why it does no harm. When the product changes the flow of its
+messages, a seed is another schedule: the test goes on to the seeds after it.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from labctl.simulate.programs import Protocol
+from tests.mutations import clients, operations, ordering, planned, schedules, tables
+from tests.mutations.patching import Mutation
+
+PATIENCE = 150
+"""So many seeds from the named one on are tried."""
+
+
+class Caught(Struct, frozen=True):
+    mutation: Mutation
+    generator: str
+    protocol: Protocol
+    seed: int
+    property: str
+    """Which check objects."""
+
+
+class Scheduled(Struct, frozen=True):
+    mutation: Mutation
+    schedule: schedules.Schedule
+    property: str
+
+
+class Harmless(Struct, frozen=True):
+    mutation: Mutation
+    generators: tuple[str, ...]
+    protocol: Protocol
+    reason: str
+
+
+MODULES = (operations, ordering, tables, planned, clients)
+
+CAUGHT = (
+    # Operations of D-TX and D-TX_NI
+    Caught(operations.leaf_never_acknowledges, "dispatch", "d-tx", 0, "liveness"),
+    Caught(operations.first_acknowledgement_is_enough, "mixed", "d-tx", 10, "consistency"),
+    Caught(operations.acknowledged_on_arrival, "move", "d-tx", 0, "consistency"),
+    Caught(operations.triggered_records_share_the_entry, "advertise", "d-tx", 0, "liveness"),
+    Caught(operations.attracts_only_what_was_never_sent, "overlapping", "d-tx", 11, "convergence"),
+    Caught(operations.attracts_no_unsubscriptions, "carve", "d-tx", 13, "convergence"),
+    Caught(operations.attracts_no_unsubscriptions, "carve", "s-tx", 3, "liveness"),
+    Caught(operations.contexts_are_created_late, "crash", "d-tx", 5, "liveness"),
+    Caught(operations.no_tombs, "crash", "d-tx", 4, "liveness"),
+    Caught(operations.tombs_do_not_wait_for_clients, "crash", "d-tx", 4, "liveness"),
+    Caught(operations.edge_does_not_act_for_a_lost_coordinator, "crash", "d-tx", 4, "liveness"),
+    Caught(operations.edge_waits_for_a_lost_participant, "crash", "d-tx", 17, "liveness"),
+    Caught(operations.lost_participants_are_overlooked, "circular", "d-tx", 5, "consistency"),
+    Caught(operations.records_of_the_lost_stay_in_sight, "lost", "d-tx", 229, "liveness"),
+    Caught(operations.failures_of_participants_get_lost, "circular", "d-tx", 5, "consistency"),
+    # Order, votes and decisions of D-TX
+    Caught(ordering.merge_replaces_the_tables, "dispatch", "d-tx", 1, "convergence"),
+    Caught(ordering.validation_without_own_writes, "dispatch", "d-tx", 0, "liveness"),
+    Caught(ordering.no_validation, "skew", "d-tx", 1, "serializability"),
+    Caught(ordering.publications_are_not_validated, "skew", "d-tx", 1, "serializability"),
+    Caught(ordering.controls_are_not_validated, "overlapping", "d-tx", 50, "serializability"),
+    Caught(ordering.admission_is_not_validated, "overlapping", "d-tx", 13, "serializability"),
+    Caught(ordering.attractions_are_not_validated, "crossing", "d-tx", 77, "serializability"),
+    Caught(ordering.no_epochs, "skew", "d-tx", 4, "liveness"),
+    Caught(ordering.nobody_waits_for_the_undecided, "skew", "d-tx", 3, "serializability"),
+    Caught(ordering.nobody_waits_for_the_undecided, "skew", "d-tx-optimistic", 3, "serializability"),
+    Caught(ordering.no_late_rule, "skew", "d-tx", 34, "serializability"),
+    Caught(ordering.no_late_rule, "skew", "d-tx-optimistic", 1, "serializability"),
+    Caught(ordering.late_only_for_the_undecided, "move", "d-tx-optimistic", 14, "serializability"),
+    Caught(ordering.interference_is_overlooked, "skew", "d-tx-optimistic", 1, "serializability"),
+    Caught(ordering.reads_do_not_interfere, "skew", "d-tx-optimistic", 1, "serializability"),
+    Caught(ordering.the_forgotten_are_never_met, "move", "d-tx-optimistic", 14, "serializability"),
+    Caught(ordering.contexts_stay_after_an_abort, "skew", "d-tx", 0, "liveness"),
+    Caught(ordering.votes_of_others_do_not_count, "move", "d-tx", 26, "serializability"),
+    Caught(ordering.participants_are_not_told, "skew", "d-tx", 0, "serializability"),
+    Caught(ordering.abort_is_not_passed_on, "skew", "d-tx", 0, "liveness"),
+    # Tables
+    Caught(tables.records_count_in_order_of_arrival, "carve", "d-tx", 99, "convergence"),
+    Caught(tables.records_count_in_order_of_arrival, "carve", "d-tx-ni", 99, "convergence"),
+    Caught(tables.records_count_in_order_of_arrival, "disjoint", "s-tx", 17, "convergence"),
+    Caught(tables.aborts_undo_nothing, "aborts", "d-tx-ni", 0, "convergence"),
+    Caught(tables.aborts_undo_nothing, "aborts", "s-tx", 13, "convergence"),
+    Caught(tables.aborts_undo_at_the_edge_only, "aborts", "d-tx-ni", 3, "convergence"),
+    Caught(tables.aborts_undo_at_the_edge_only, "crash", "s-tx", 26, "convergence"),
+    Caught(tables.only_what_came_in_the_transaction_is_undone, "carve", "s-tx", 47, "atomicity"),
+    Caught(tables.withdrawals_take_effect_at_once, "beside", "s-tx", 4, "atomicity"),
+    Caught(tables.others_see_what_may_not_be_taken_back, "beside", "d-tx-ni", 2, "recipients"),
+    Caught(tables.others_see_what_may_not_be_taken_back, "beside", "s-tx", 8, "recipients"),
+    Caught(tables.steps_see_what_comes_after_them, "disjoint", "s-tx", 29, "recipients"),
+    Caught(tables.committed_records_lose_their_name, "carve", "s-tx", 11, "atomicity"),
+    Caught(tables.committed_records_pass_for_undecided_ones, "carve", "s-tx", 32, "liveness"),
+    # S-TX at brokers
+    Caught(planned.hop_test_is_inverted, "dispatch", "s-tx", 0, "atomicity"),
+    Caught(planned.steps_of_own_clients_are_not_awaited, "disjoint", "s-tx", 7, "recipients"),
+    Caught(planned.advertisements_are_not_awaited, "carve", "s-tx", 46, "atomicity"),
+    Caught(planned.what_waits_is_looked_at_once, "disjoint", "s-tx", 2, "liveness"),
+    Caught(planned.advertisements_have_no_echo, "advertise", "s-tx", 9, "recipients"),
+    Caught(planned.echoes_do_not_wait, "advertise", "s-tx", 9, "recipients"),
+    Caught(planned.controls_reach_everybody, "dispatch", "s-tx", 0, "recipients"),
+    Caught(planned.aborts_compensate, "aborts", "s-tx", 3, "convergence"),
+    Caught(planned.aborts_wait_for_the_missing, "aborts", "s-tx", 3, "liveness"),
+    Caught(planned.attracted_steps_are_not_recognised, "advertise", "s-tx", 33, "atomicity"),
+    Caught(planned.committed_brokers_drop_steps, "carve", "s-tx", 19, "convergence"),
+    Caught(planned.missing_steps_are_not_declared, "lost", "s-tx", 0, "liveness"),
+    Caught(planned.void_steps_do_not_spoil_a_vote, "crash", "s-tx-safe", 5, "atomicity"),
+    Caught(planned.edge_does_not_abort_for_a_lost_planner, "crash", "s-tx", 23, "liveness"),
+    Caught(planned.commits_do_not_miss_the_lost, "circular", "s-tx", 64, "recipients"),
+    Caught(planned.subscriptions_stop_on_their_way, "dispatch", "s-tx", 0, "convergence"),
+    Caught(planned.stamps_repeat, "dispatch", "s-tx", 1, "liveness"),
+    Caught(planned.commits_wait_for_nothing, "dispatch", "s-tx", 0, "recipients"),
+    # Clients
+    Caught(clients.frames_share_one_queue, "disjoint", "d-tx", 2, "liveness"),
+    Caught(clients.operations_are_not_awaited, "dispatch", "d-tx", 1, "consistency"),
+    Caught(clients.controls_are_acknowledged_before_the_reaction, "dispatch", "d-tx", 0, "consistency"),
+    Caught(clients.coordinator_goes_on_after_its_abort, "circular", "d-tx", 37, "liveness"),
+    Caught(clients.aborted_publications_are_delivered, "move", "d-tx", 2, "atomicity"),
+    Caught(clients.publications_are_delivered_at_once, "move", "d-tx", 2, "atomicity"),
+    Caught(clients.publications_are_delivered_twice, "dispatch", "d-tx", 0, "atomicity"),
+    Caught(clients.publications_of_plans_are_delivered_twice, "dispatch", "s-tx", 0, "atomicity"),
+    Caught(clients.kept_publications_get_lost, "consolidate", "d-tx", 0, "serializability"),
+    Caught(clients.publications_are_regular, "dispatch", "d-tx", 0, "serializability"),
+    Caught(clients.decisions_are_not_answered, "dispatch", "d-tx", 0, "liveness"),
+    Caught(clients.objections_are_overlooked, "skew", "d-tx", 1, "liveness"),
+    Caught(clients.publications_of_others_are_not_awaited, "consolidate", "s-tx", 1, "recipients"),
+    Caught(clients.publications_of_plans_are_not_sorted, "disjoint", "s-tx", 7, "consistency"),
+    Caught(clients.plans_are_given_up_too_soon, "dispatch", "s-tx", 8, "atomicity"),
+    Caught(clients.participants_of_plans_deliver_at_once, "mixed", "s-tx", 4, "atomicity"),
+)
+
+SCHEDULED = (
+    Scheduled(operations.lifetimes_never_end, schedules.a_coordinator_falls_asleep, "liveness"),
+    Scheduled(
+        ordering.subscriptions_are_not_validated,
+        schedules.a_subscription_is_repaired_late,
+        "serializability",
+    ),
+    Scheduled(
+        ordering.newer_regular_operations_are_overlooked,
+        schedules.a_regular_operation_is_newer_than_its_place,
+        "serializability",
+    ),
+    Scheduled(
+        ordering.no_repair_at_commit,
+        schedules.an_advertisement_comes_between_vote_and_commit,
+        "convergence",
+    ),
+    Scheduled(
+        tables.only_what_came_in_the_transaction_is_undone,
+        schedules.another_transaction_carries_a_record_off,
+        "convergence",
+    ),
+    Scheduled(
+        tables.stragglers_of_an_aborted_transaction_are_stored,
+        schedules.an_attracted_record_comes_after_its_abort,
+        "convergence",
+    ),
+    Scheduled(
+        tables.stragglers_of_an_aborted_transaction_are_passed_on,
+        schedules.an_attracted_record_comes_after_its_abort,
+        "liveness",
+    ),
+    Scheduled(
+        tables.stragglers_of_an_aborted_plan_are_stored,
+        schedules.a_step_comes_after_its_abort,
+        "convergence",
+    ),
+    Scheduled(
+        tables.withdrawals_take_effect_at_once,
+        schedules.a_withdrawal_is_aborted,
+        "convergence",
+    ),
+    Scheduled(
+        tables.compaction_goes_on,
+        schedules.a_subscription_ends_between_vote_and_commit,
+        "convergence",
+    ),
+    Scheduled(
+        tables.plans_count_on_undecided_advertisements,
+        schedules.a_plan_counts_on_an_advertisement_that_is_aborted,
+        "recipients",
+    ),
+    Scheduled(
+        planned.news_overtakes_publications,
+        schedules.a_publication_waits_on_its_way,
+        "recipients",
+    ),
+    Scheduled(planned.advertisements_wait, schedules.advertisements_cross, "atomicity"),
+    Scheduled(
+        planned.decided_steps_open_a_transaction,
+        schedules.a_participant_is_lost_at_any_moment,
+        "liveness",
+    ),
+    Scheduled(
+        planned.voids_stop_where_it_has_committed,
+        schedules.a_participant_is_lost_at_any_moment,
+        "atomicity",
+    ),
+    Scheduled(
+        planned.commits_do_not_miss_the_lost,
+        schedules.a_publisher_is_lost_while_its_publication_waits,
+        "recipients",
+    ),
+    Scheduled(
+        planned.committed_brokers_drop_steps,
+        schedules.a_control_crosses_a_broker_that_has_committed,
+        "atomicity",
+    ),
+    Scheduled(
+        clients.coordinator_goes_on_after_its_abort,
+        schedules.a_coordinator_aborts_beside_another_frame,
+        "liveness",
+    ),
+    Scheduled(
+        clients.coordinator_delivers_at_its_own_decision,
+        schedules.a_commit_is_lost_with_its_coordinator,
+        "atomicity",
+    ),
+)
+
+HARMLESS = (
+    Harmless(
+        ordering.epochs_follow_commits_only,
+        ("skew", "overlapping"),
+        "d-tx",
+        "A key that is too small costs an abort when a larger one has its vote, and never the order: the "
+        "late rule stands. A transaction that runs alone has only committed ones before it.",
+    ),
+    Harmless(
+        tables.records_brought_by_others_stop_there,
+        ("carve", "crossing"),
+        "d-tx-ni",
+        "Whoever stores an attracted record has sent it to all who want it, and an advertisement that comes "
+        "later attracts it itself: when its own message comes there is nobody left to send it to.",
+    ),
+    Harmless(
+        clients.objections_to_plans_are_overlooked,
+        ("circular", "crash"),
+        "s-tx-safe",
+        "The coordinator's edge broker knows the objections that it has passed on, and aborts where it is "
+        "told to commit all the same.",
+    ),
+    Harmless(
+        clients.planner_speaks_while_it_aborts,
+        ("circular", "aborts"),
+        "s-tx",
+        "All that a coordinator says goes through the one broker that it has sent its abort to before: "
+        "that drops steps of a plan of its client that has ended, by the plan's number.",
+    ),
+)
