@@ -22,6 +22,7 @@ from broker.filters import Value
 from broker.wire import AnyMessage, Publish, Welcome
 from client.carrier import LEAVE_S_MAX, Carrier
 from client.errors import ClientError, ConnectionFailed, SessionClosed, TimedOut
+from client.history import ClientHistory
 from client.session import Delivery
 from client.settings import Settings
 from client.transactions import Handler
@@ -65,7 +66,8 @@ class Connection(Verbs):
         on_tcm: Handler | None,
         settings: Settings,
     ) -> None:
-        super().__init__(client_id, partial(random.getrandbits, 64), self, settings.timeout_s, on_tcm)
+        note = None if settings.history is None else self._note
+        super().__init__(client_id, partial(random.getrandbits, 64), self, settings.timeout_s, on_tcm, note)
         self._host, self._tcp_port = host, port
         self._on_delivery = on_delivery
         self._settings = settings
@@ -80,6 +82,7 @@ class Connection(Verbs):
         self._turn_bytes = 0
         self._flush_is_due = False
         self._flushed_at = 0.0
+        self._history: ClientHistory | None = None
         self.broker = ""
 
     async def __aenter__(self) -> Connection:
@@ -94,17 +97,18 @@ class Connection(Verbs):
         self._channel = self._carrier.channel
         self._ended = None
         try:
+            self._start_history()
             await asyncio.wait_for(asyncio.shield(self._joined), self._settings.timeout_s)
         except TimeoutError:
             what = "the overlay did not confirm the client" if self.broker else "no broker answered"
             limit = f"within {self._settings.timeout_s:g} s"
             error = ConnectionFailed(f"{self._host}:{self._tcp_port}: {what} {limit}")
             self.ended(error)
-            await self._carrier.stop()
+            await self._stop()
             raise error from None
         except BaseException:
             self.ended(self._closed())
-            await self._carrier.stop()
+            await self._stop()
             raise
         return self
 
@@ -129,7 +133,10 @@ class Connection(Verbs):
         """The same for a callback, which cannot wait. False: it is sent, but it is time to let the broker catch up."""
         if self._ended is not None:
             raise self._ended
-        encoded = wire.encode(self._session.publish(event, payload))
+        message = self._session.publish(event, payload)
+        if self._history is not None and self._history.is_full:
+            self._note("issued", op=message.id, kind="pub", event=message.event)
+        encoded = wire.encode(message)
         self._channel.put(encoded)
         self._turn_bytes += len(encoded)
         if not self._flush_is_due:
@@ -164,8 +171,11 @@ class Connection(Verbs):
         was_alive = self._ended is None
         self.ended(self._closed())
         if not was_alive:
-            await self._carrier.stop()
-        elif not await self._carrier.leave():
+            await self._stop()
+            return
+        confirmed = await self._carrier.leave()
+        self._stop_history()
+        if not confirmed:
             raise TimedOut(
                 f"{self.client_id} has left, and the broker had not taken all it had sent within {LEAVE_S_MAX:g} s"
             )
@@ -177,6 +187,8 @@ class Connection(Verbs):
 
     def send(self, message: AnyMessage) -> None:
         self._channel.send(message)
+        if self._history is not None:
+            self._history.sent(self.broker, self._channel.newest, message)
         self._channel.flush()
 
     def future(self) -> asyncio.Future[Any]:
@@ -194,6 +206,8 @@ class Connection(Verbs):
         return self._loop.call_later(delay_s, callback)
 
     def delivered(self, publication: Delivery, tx: str) -> None:
+        if self._history is not None:
+            self._note("delivered", tx=tx, op=publication.id, event=publication.event)
         if self._on_delivery is None:
             self._keep(publication)
             self._news.set()
@@ -203,6 +217,11 @@ class Connection(Verbs):
     def joined(self) -> None:
         if not self._joined.done():
             self._joined.set_result(None)
+            self.note("connected", home=self.broker)
+
+    def refused(self, reason: str) -> None:
+        super().refused(reason)
+        self._carrier.note("publication-refused", reason=reason)
 
     def _check_open(self) -> None:
         if self._ended is not None:
@@ -257,6 +276,7 @@ class Connection(Verbs):
         if self._ended is not None:
             return
         self._ended = error
+        self.note("left" if self._is_leaving else "crashed", reason=str(error))
         if not self._joined.done():
             self._joined.set_exception(error)
             self._joined.exception()  # seen, even if nobody awaits it
@@ -268,7 +288,12 @@ class Connection(Verbs):
 
     def _process(self, messages: list[AnyMessage], byte_count: int) -> None:
         callback, queue = self._on_delivery, self._deliveries
+        number = self._channel.link.processed
+        history = self._history if self._history is not None and self._history.is_full else None
         for message in messages:
+            if history is not None:
+                number += 1
+                history.arrived(self.broker, number, message)
             if type(message) is not Publish:
                 self.receive(message)
             elif callback is None:
@@ -286,6 +311,24 @@ class Connection(Verbs):
             self._loop.call_exception_handler(
                 {"message": f"on_delivery of {self.client_id} raised", "exception": error}
             )
+
+    # The history
+
+    def _start_history(self) -> None:
+        if self._settings.history is not None:
+            self._history = ClientHistory(self._settings, self.client_id, self._carrier.incarnation)
+
+    def _stop_history(self) -> None:
+        if self._history is not None:
+            self._history.close()
+
+    async def _stop(self) -> None:
+        await self._carrier.stop()
+        self._stop_history()
+
+    def _note(self, name: str, /, **fields: Any) -> None:
+        if self._history is not None:
+            self._history.note(name, **fields)
 
     # Deliveries that wait for the program
 

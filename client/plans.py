@@ -13,7 +13,8 @@ A plan is written with the same verbs as any transaction; what a participant is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import TracebackType
 from typing import Any
 
 from msgspec import Struct, field
@@ -81,6 +82,29 @@ class Plan:
         return nested
 
 
+class PlannedTransaction(Plan):
+    """A plan that is carried out at the end of the block: `async with session.transaction("s-tx") as plan`.
+
+    After it, `outcome` says how it ended; if that is not *committed*, the block raises `TransactionAborted`
+    or `OutcomeUnknown`. Of a block that raises, nothing is sent.
+    """
+
+    def __init__(self, execute: Callable[[Plan], Awaitable[Outcome]]) -> None:
+        super().__init__()
+        self.outcome: Outcome | None = None
+        self._execute = execute
+
+    async def __aenter__(self) -> PlannedTransaction:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.outcome = await self._execute(self)
+            self.outcome.raise_unless_committed()
+
+
 class Running(Struct, eq=False):
     """A plan under way, as far as this client is in it."""
 
@@ -131,8 +155,28 @@ class Plans:
             self._port.send(StepPrepare(tx, self._client, everything))
         else:
             self._commit_if_done(running)
-        outcome: Outcome = await state.end
+        return await self._ending(running, state)
+
+    async def _ending(self, running: Running, state: Coordinated) -> Outcome:
+        """How it ends. Past the session's time-out it is aborted; if it may have committed, that is not known."""
+        limit_s = self._transactions.timeout_s
+        reason = f"the broker has not said how it ended within {limit_s:g} s"
+        timer = self._port.call_later(limit_s, lambda: self._give_up(running, state, reason))
+        try:
+            outcome: Outcome = await state.end
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._give_up(running, state, f"it was interrupted: {error or type(error).__name__}")
+            raise
+        finally:
+            timer.cancel()
         return outcome
+
+    def _give_up(self, running: Running, state: Coordinated, reason: str) -> None:
+        if running.tx in self.running:
+            self._send_abort(running, reason)
+            resolve(state.end, unknown(reason) if state.commit_sent else aborted(reason))
 
     def abort(self, tx: str, reason: str = "its coordinator aborted it") -> None:
         """Effective unless the commit has passed the edge broker; `execute` returns how it ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Literal
 
 from msgspec import Struct
 
@@ -26,3 +27,6 @@ class Settings(Struct, frozen=True):
     """Emulated on the way to the broker."""
     log_file: str | os.PathLike[str] | None = None
     """Gets a line of JSON for what happens to the connection, and vitals once a second."""
+    history: str | os.PathLike[str] | None = None
+    """Gets a line of JSON for whatever this client does and is told: the material of `labctl check`."""
+    history_detail: Literal["all", "transactions", "outcomes"] = "all"

@@ -1,19 +1,15 @@
 """D-TX and D-TX_NI at a client: what it coordinates, and what it takes part in. No I/O of its own.
 
-A transaction at a client consists of *frames*: one for the coordinator's own operations, and one for
-each `tcm` that it received. Operations of a frame follow one another, each when the one before is
-acknowledged; frames do not wait for each other. Publications are kept until the commit.
+A transaction at a client consists of frames (`client.frames`): one for the coordinator's own operations,
+and one for each `tcm` that it received. Publications are kept until the commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec import Struct, field
-
-from broker.filters import Event, Filter, Value
 from broker.txmessages import (
     Abort,
     Begin,
@@ -23,163 +19,31 @@ from broker.txmessages import (
     Mode,
     Prepare,
     Prepared,
-    PublicationKind,
     TransactionMessage,
     TxAck,
     TxPublish,
-    TxRequest,
 )
-from broker.wire import NO_KEY, Kind, Publish
-from client.errors import ClientError, NotAdvertised, SessionClosed, TransactionAborted
+from broker.wire import NO_KEY, Publish
+from client.errors import ClientError, SessionClosed, TransactionAborted
+from client.frames import Frame, Handler, Note, Part, Tcm, Words
 from client.outcome import COMMITTED, Outcome, aborted, unknown
-from client.port import Future, Port, fail, resolve
+from client.port import Port, Timer, fail, resolve
+
+__all__ = ["LIFETIME_S", "Frame", "Handler", "Note", "Part", "Tcm", "Transaction", "Transactions", "Words"]
 
 LIFETIME_S = 30.0
 """A transaction that has not been committed by then is aborted, wherever it stands."""
-
-
-class Note(Protocol):
-    """Takes a line of the history."""
-
-    def __call__(self, name: str, /, **fields: Any) -> None: ...
-
-
-Handler = Callable[["Tcm", "Frame"], Awaitable[None]]
-
-
-class Tcm(Struct, frozen=True):
-    """A transaction control message, as its receiver's handler gets it."""
-
-    tx: str
-    event: Event
-    payload: bytes
-
-
-class Words:
-    """What a client may say, checked at the caller: filled in by the session."""
-
-    def filter(self, constraints: Mapping[str, Any]) -> Filter:
-        raise NotImplementedError
-
-    def event(self, event: Mapping[str, Value], payload: bytes) -> tuple[Event, bytes]:
-        raise NotImplementedError
-
-    def may_publish(self, event: Event) -> bool:
-        raise NotImplementedError
-
-    def advertised(self, positive: bool, filter_: Filter) -> None:
-        raise NotImplementedError
-
-
-class Part(Struct, eq=False):
-    """One transaction, as far as this client is in it."""
-
-    tx: str
-    acks: dict[int, Future] = field(default_factory=dict)
-    kept: list[Publish] = field(default_factory=list)
-    """Publications that await the commit."""
-    advertised: list[tuple[bool, Filter]] = field(default_factory=list)
-    frames: int = 0
-    closed: bool = False
-    """Nothing of it may be sent any more."""
-    transaction: Transaction | None = None
-    """Where this client is the coordinator."""
-
-
-class Frame:
-    """Operations that follow one another: of the coordinator, or in answer to one `tcm`."""
-
-    def __init__(self, manager: Transactions, part: Part) -> None:
-        self._manager = manager
-        self._part = part
-        self._last: Future | None = None
-        part.frames += 1
-        self._number = part.frames
-
-    @property
-    def tx(self) -> str:
-        return self._part.tx
-
-    @property
-    def number(self) -> int:
-        """Among the frames of the transaction at this client."""
-        return self._number
-
-    async def advertise(self, constraints: Mapping[str, Any]) -> None:
-        await self._change("adv", constraints)
-
-    async def unadvertise(self, constraints: Mapping[str, Any]) -> None:
-        await self._change("uadv", constraints)
-
-    async def subscribe(self, constraints: Mapping[str, Any]) -> None:
-        await self._change("sub", constraints)
-
-    async def unsubscribe(self, constraints: Mapping[str, Any]) -> None:
-        await self._change("usub", constraints)
-
-    async def publish(self, event: Mapping[str, Value], payload: bytes = b"") -> int:
-        """Delivered at the commit; returns how many clients it will reach."""
-        return await self._publication("pub", event, payload)
-
-    async def tcm(self, event: Mapping[str, Value], payload: bytes = b"") -> int:
-        """Ask the clients that the event reaches to add their operations; returns how many there were."""
-        return await self._publication("tcm", event, payload)
-
-    async def _change(self, kind: Kind, constraints: Mapping[str, Any]) -> None:
-        filter_ = self._manager.words.filter(constraints)
-        await self._operate(lambda op: TxRequest(self.tx, op, kind, filter_), kind=kind, filter=filter_)
-        if kind in ("adv", "uadv"):
-            self._part.advertised.append((kind == "adv", filter_))
-
-    async def _publication(self, kind: PublicationKind, event: Mapping[str, Value], payload: bytes) -> int:
-        checked, data = self._manager.words.event(event, payload)
-        self._check_advertised(checked)
-        return await self._operate(
-            lambda op: TxPublish(self.tx, op, kind, checked, data), kind=kind, event=checked
-        )
-
-    def _check_advertised(self, event: Event) -> None:
-        for positive, filter_ in reversed(self._part.advertised):
-            if filter_.matches(event):
-                if positive:
-                    return
-                break
-        else:
-            if self._manager.words.may_publish(event):
-                return
-        raise NotAdvertised(
-            f"{event} is outside what {self._manager.client_id} advertises; advertise it first"
-        )
-
-    async def _operate(self, message: Callable[[int], TransactionMessage], **what: Any) -> int:
-        """Send an operation when those before it are done; returns how many clients it has reached."""
-        manager, before = self._manager, self._last
-        mine = self._last = manager.port.future()
-        try:
-            if before is not None:
-                await before
-            self._check_open()
-            op = manager.draw_id()
-            answer = self._part.acks[op] = manager.port.future()
-            manager.note("issued", tx=self.tx, op=op, frame=self._number, **what)
-            manager.port.send(message(op))
-            ack: TxAck = await answer
-            if ack.reason:
-                raise TransactionAborted(ack.reason)
-            return ack.reached
-        finally:
-            resolve(mine)
-
-    def _check_open(self) -> None:
-        if self._part.closed:
-            raise TransactionAborted(f"transaction {self.tx} has ended")
+TIMEOUT_S = 10.0
+"""How long a coordinator waits for the answer to its begin, its commit or its abort."""
 
 
 class Transaction(Frame):
     """A transaction that this client coordinates: `async with session.transaction("d-tx") as tx`.
 
     It commits at the end of the block, and aborts if the block raises. After it, `outcome` says how it
-    ended; if that is not *committed*, the block raises `TransactionAborted` or `OutcomeUnknown`.
+    ended; if that is not *committed*, the block raises `TransactionAborted` or `OutcomeUnknown`. A block
+    that is cancelled does not wait for the answer to its abort. Without an answer to the commit within
+    the session's time-out the outcome is unknown, until the answer comes after all.
     """
 
     def __init__(self, manager: Transactions, part: Part, mode: Mode, lifetime_s: float) -> None:
@@ -198,7 +62,16 @@ class Transaction(Frame):
         self._part.transaction = self
         manager.note("begin", tx=self.tx, mode=self.mode)
         manager.port.send(Begin(self.tx, self.mode, NO_KEY, round(1e3 * self._lifetime_s)))
-        await self._begun
+        timer = self._limit("it could not begin")
+        try:
+            await self._begun
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._cut_short(error)
+            raise
+        finally:
+            timer.cancel()
         return self
 
     async def __aexit__(
@@ -207,34 +80,68 @@ class Transaction(Frame):
         if error is None:
             if self.outcome is None:
                 await self.commit()
-            elif self.outcome.state != "committed":
+            else:
                 self.outcome.raise_unless_committed()
-            return
-        if self.outcome is None and isinstance(error, Exception):
-            await self.abort(str(error) or type(error).__name__)
+        elif isinstance(error, Exception):
+            if self.outcome is None:
+                await self.abort(str(error) or type(error).__name__)
+        elif not isinstance(error, GeneratorExit):
+            self._cut_short(error)
 
     async def commit(self) -> None:
         """Returns when every broker has committed; raises if it was aborted, or if that is not known."""
-        if self.outcome is None:
-            if self._last is not None:
-                await self._last
-            if not self._part.closed:
-                self._manager.port.send(Prepare(self.tx))
-                objection: str = await self._votes
-                if objection:
-                    self._send_abort(objection)
-                elif not self._part.closed:
-                    self._commit_sent = True
-                    self._manager.port.send(Commit(self.tx))
-            await self._end
+        try:
+            await self._commit()
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._cut_short(error)
+            raise
         assert self.outcome is not None
         self.outcome.raise_unless_committed()
 
+    async def _commit(self) -> None:
+        if self.outcome is not None:
+            return
+        if self._last is not None:
+            await self._last
+        if not self._part.closed:
+            self._manager.port.send(Prepare(self.tx))
+            objection: str = await self._votes
+            if objection:
+                self._send_abort(objection)
+            elif not self._part.closed:
+                self._commit_sent = True
+                self._manager.port.send(Commit(self.tx))
+        await self._ending()
+
     async def abort(self, reason: str = "its coordinator aborted it") -> None:
-        """Returns when every broker has dropped it."""
+        """Returns when every broker has dropped it, or at the session's time-out: it will not happen."""
         if self.outcome is None:
             self._send_abort(reason)
+            await self._ending()
+
+    async def _ending(self) -> None:
+        timer = self._limit("the broker has not said how it ended")
+        try:
             await self._end
+        finally:
+            timer.cancel()
+
+    def _limit(self, what: str) -> Timer:
+        """The session's time-out; what has not been committed by then is aborted, by us."""
+        limit_s = self._manager.timeout_s
+        reason = f"{what} within {limit_s:g} s"
+        return self._manager.port.call_later(limit_s, lambda: self._give_up(reason))
+
+    def _give_up(self, reason: str) -> None:
+        self._send_abort(reason)
+        self._settle(unknown(reason) if self._commit_sent else aborted(reason))
+
+    def _cut_short(self, error: BaseException) -> None:
+        """Nobody waits for it any more."""
+        if self.outcome is None:
+            self._give_up(f"it was interrupted: {error or type(error).__name__}")
 
     def _send_abort(self, reason: str) -> None:
         if not self._part.closed and not self._commit_sent:
@@ -250,6 +157,11 @@ class Transaction(Frame):
         resolve(self._votes, objection)
 
     def ended(self, outcome: Outcome) -> None:
+        """Also after a time-out, when what was unknown becomes known."""
+        if self.outcome is None or self.outcome.state == "unknown":
+            self._settle(outcome)
+
+    def _settle(self, outcome: Outcome) -> None:
         self.outcome = outcome
         fail(self._begun, TransactionAborted(outcome.reason))
         resolve(self._votes, outcome.reason or "it has ended")
@@ -272,6 +184,7 @@ class Transactions:
         deliver: Callable[[Publish, str], None],
         on_tcm: Handler | None = None,
         note: Note | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         """`deliver` gets what a committed transaction has published, and the transaction's id."""
         self.client_id = client_id
@@ -284,6 +197,7 @@ class Transactions:
         self.deliver = deliver
         self._on_tcm = on_tcm
         self.number = 0
+        self.timeout_s = timeout_s
 
     def new_id(self) -> str:
         self.number += 1
@@ -330,8 +244,12 @@ class Transactions:
         for part in tuple(self.parts.values()):
             self.close(part, str(error))
             del self.parts[part.tx]
-            if part.transaction is not None:
-                part.transaction.lost(str(error))
+            transaction: Transaction | None = part.transaction
+            if transaction is not None:
+                transaction.lost(str(error))
+                outcome = transaction.outcome
+                if outcome is not None:
+                    self.note("ended", tx=part.tx, outcome=outcome.state, reason=outcome.reason)
 
     def _publication(self, message: TxPublish) -> None:
         part = self.parts.get(message.tx)

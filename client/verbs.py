@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args, overload
 
 from broker.filters import Event, Filter, Value
 from broker.txmessages import (
@@ -22,7 +22,7 @@ from broker.txmessages import (
 from broker.wire import AnyMessage, Kind, Message
 from client.errors import ClientError, TimedOut
 from client.outcome import Outcome
-from client.plans import Plan, Plans
+from client.plans import Plan, PlannedTransaction, Plans
 from client.port import Future, Port, fail, resolve
 from client.session import Arrived, Delivery, Done, PublicationRefused, Session
 from client.transactions import LIFETIME_S, Handler, Note, Transaction, Transactions, Words
@@ -68,7 +68,9 @@ class Verbs:
         self._timeout_s = timeout_s
         self._waiting: dict[int, Future] = {}
         words = SessionWords(self._session)
-        self.transactions = Transactions(client_id, port, words, draw_id, self.delivered, on_tcm, note)
+        self.transactions = Transactions(
+            client_id, port, words, draw_id, self.delivered, on_tcm, note, timeout_s
+        )
         self.plans = Plans(self.transactions)
         self.refusals: list[str] = []
         """Publications that the broker did not take, as sentences; empty unless advertisements changed."""
@@ -89,20 +91,47 @@ class Verbs:
         """Take the filter out of what is subscribed; it may be a part of an earlier subscription."""
         await self._request("usub", constraints)
 
+    async def publish(self, event: Mapping[str, Value], payload: bytes = b"") -> None:
+        """Send an event; waits only while the broker is behind."""
+        raise NotImplementedError
+
     async def settled(self, timeout_s: float | None = None) -> None:
         """Returns when everything issued before it holds at every broker."""
         message = self._session.settle()
         await self._ask(message, message.number, timeout_s)
 
-    def transaction(self, protocol: Protocol = "d-tx", lifetime_s: float = LIFETIME_S) -> Transaction:
-        """A transaction with participants that are not known beforehand; to be used with `async with`."""
+    @overload
+    def transaction(self, protocol: Protocol = "d-tx", lifetime_s: float = ...) -> Transaction: ...
+
+    @overload
+    def transaction(self, protocol: PlanMode, lifetime_s: float = ...) -> PlannedTransaction: ...
+
+    @overload
+    def transaction(self, protocol: str, lifetime_s: float = ...) -> Any: ...
+
+    def transaction(self, protocol: str = "d-tx", lifetime_s: float = LIFETIME_S) -> Any:
+        """To be used with `async with`.
+
+        D-TX takes participants that are not known beforehand. For S-TX the block fills in a plan, which is
+        carried out at its end; its lifetime is a limit of the overlay.
+        """
         self._check_open()
-        return self.transactions.begin(protocol, lifetime_s)
+        if protocol in get_args(PlanMode):
+            mode: PlanMode = "s-tx" if protocol == "s-tx" else "s-tx-safe"
+            return PlannedTransaction(lambda plan: self.execute(plan, mode))
+        if protocol not in get_args(Protocol):
+            known = ", ".join((*get_args(Protocol), *get_args(PlanMode)))
+            raise ValueError(f"there is no protocol {protocol!r}; known are {known}")
+        return self.transactions.begin(protocol, lifetime_s)  # type: ignore[arg-type]
 
     async def execute(self, plan: Plan, mode: PlanMode = "s-tx-safe") -> Outcome:
         """Carry out a plan (S-TX). `s-tx` commits without a vote: faster, and not atomic if a participant is lost."""
         self._check_open()
         return await self.plans.execute(plan, safe=mode == "s-tx-safe")
+
+    def note(self, name: str, /, **fields: Any) -> None:
+        """A line of the program's own in the history, if one is kept."""
+        self.transactions.note(name, **fields)
 
     # What the shell supplies and tells
 
@@ -113,6 +142,10 @@ class Verbs:
     def joined(self) -> None:
         """The client is known at every broker."""
         raise NotImplementedError
+
+    def refused(self, reason: str) -> None:
+        """A publication was not taken."""
+        self.refusals.append(reason)
 
     def _check_open(self) -> None:
         """Raise if the session has ended."""
@@ -135,7 +168,7 @@ class Verbs:
             self.brokers = outcome.brokers
             self.joined()
         elif isinstance(outcome, PublicationRefused):
-            self.refusals.append(outcome.reason)
+            self.refused(outcome.reason)
 
     def lost(self, error: ClientError) -> None:
         """The session has ended for good: whoever waits is told why."""

@@ -32,6 +32,9 @@ class Common:
     silence_ms: int | None = None
     queue_bytes_max: int | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
+    history_folder: str | None = None
+    """Where each broker's history goes, as `<broker>.jsonl`."""
+    history_detail: str | None = None
 
 
 COMMON = Common()
@@ -84,6 +87,10 @@ def emit(node: Node) -> str:
         value: int | None = getattr(common, name)
         if value is not None:
             top[name] = value
+    if common.history_folder is not None:
+        top["history"] = f"{common.history_folder}/{node.id}.jsonl"
+    if common.history_detail is not None:
+        top["history_detail"] = common.history_detail
     lines = _pairs(top)
     if common.limits:
         lines += ["", "[limits]", *_pairs(common.limits)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config import parse
+from broker.config import ConfigError, parse
 from broker.delay import Delay
 from labctl.nodefile import Common, Neighbour, Node, emit, plan
 from labctl.topology import Topology, standard
@@ -81,3 +81,13 @@ def test_the_broker_reads_what_is_written() -> None:
 def test_a_number_that_toml_readers_may_refuse_is_not_written() -> None:
     with pytest.raises(ValueError, match="no place in a node file"):
         emit(Node("b1", "h:1", common=Common(limits={"x": float("inf")})))  # type: ignore[dict-item]
+
+
+def test_each_broker_gets_a_history_of_its_own() -> None:
+    common = Common(history_folder="results/run", history_detail="outcomes")
+    read = parse(emit(Node("b1", "127.0.0.1:7001", common=common)), "b1.toml")
+    assert (read.history, read.history_detail) == ("results/run/b1.jsonl", "outcomes")
+    silent = parse(emit(Node("b1", "127.0.0.1:7001")), "b1.toml")
+    assert (silent.history, silent.history_detail) == ("", "all")
+    with pytest.raises(ConfigError, match="history_detail"):
+        parse(emit(Node("b1", "127.0.0.1:7001", common=Common(history_detail="some"))), "b1.toml")

@@ -1,0 +1,157 @@
+"""`python -m client --scenario dispatching --role E --approach s-tx --broker host:port`: one scenario client.
+
+The coordinator (E of dispatching, C of consolidation) waits until all others are ready, prints one JSON
+object for each transaction and one that sums them up, and tells the others to stop. SIGTERM and Ctrl-C end
+any of them cleanly. Exit codes: 0 done, or stopped as asked; 1 the scenario could not be played to its
+end; 2 usage; 4 no connection; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import uvloop
+
+from broker.delay import Delay
+from client.connection import connect
+from client.errors import ClientError, ConnectionFailed, RefusedByBroker
+from client.scenarios import consolidation, dispatching
+from client.scenarios.roles import Coordinator, Role
+from client.scenarios.stage import APPROACHES, Cast, Options, ScenarioError, Stage
+
+SCENARIOS: dict[str, ModuleType] = {"dispatching": dispatching, "consolidation": consolidation}
+DONE, FAILED, USAGE, NO_CONNECTION, INTERRUPTED = 0, 1, 2, 4, 130
+
+
+def parser() -> argparse.ArgumentParser:
+    defaults = Options()
+    found = argparse.ArgumentParser(prog="python -m client", description="One client of a scenario.")
+    add = found.add_argument
+    add("--scenario", required=True, choices=sorted(SCENARIOS))
+    add("--role", required=True, help="E, D, A1, A2, ... of dispatching; C, E, A1, A2, ... of consolidation")
+    add("--approach", default=defaults.approach, choices=APPROACHES)
+    add("--broker", required=True, metavar="HOST:PORT")
+    add("--agents", type=_count, default=2, metavar="N", help="how many agents the scenario has")
+    add("--suffix", default="", help="tells copies of a scenario in one overlay apart; part of every name")
+    add("--transactions", type=_count, default=defaults.transactions, metavar="N")
+    add("--concurrency", type=_count, default=1, metavar="N", help="transactions in flight at a time")
+    add("--wait-ms", type=_amount, default=defaults.wait_ms, metavar="MS", help="of bl-wait")
+    add("--prefix", default=defaults.prefix, help="of the names of instances; no two runs may share one")
+    add("--patience-s", type=_amount, default=defaults.patience_s, metavar="S")
+    add("--ready-s", type=_amount, default=defaults.ready_s, metavar="S", help="how long others are awaited")
+    add("--timeout-s", type=_amount, default=10.0, metavar="S", help="of every request and commit")
+    add("--history", metavar="FILE", help="gets one JSON object for whatever happens")
+    add("--history-detail", default="all", choices=("all", "transactions", "outcomes"))
+    add("--log", metavar="FILE", help="gets connections and vitals")
+    add("--delay-ms", type=_amount, default=0.0, metavar="MS", help="emulated on the way to the broker")
+    add("--sigma", type=_amount, default=0.0, help="of that delay, log-normal")
+    add("--seed", type=int, default=0, help="of that delay")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    scenario = SCENARIOS[options.scenario]
+    cast: Cast = scenario.cast(options.agents, options.suffix)
+    name = options.role + options.suffix
+    if name not in (cast.coordinator, *cast.members):
+        known = ", ".join(member.removesuffix(options.suffix) for member in (cast.coordinator, *cast.members))
+        return _fail(USAGE, f"{options.scenario} has no role {options.role}; it has {known}")
+    role: Role = scenario.role(name, cast, _options(options))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_play(role, options))
+
+
+def _options(given: argparse.Namespace) -> Options:
+    return Options(**{name: getattr(given, name) for name in Options.__struct_fields__})
+
+
+async def _play(role: Role, given: argparse.Namespace) -> int:
+    task = asyncio.create_task(_connected(role, given))
+    got: list[int] = []
+
+    def stop(number: int) -> None:
+        got.append(number)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+        code = DONE
+    except asyncio.CancelledError:
+        code = INTERRUPTED if signal.SIGINT in got else DONE
+    except (ConnectionFailed, RefusedByBroker) as error:
+        code = _fail(NO_CONNECTION, str(error))
+    except (ClientError, ScenarioError) as error:
+        code = _fail(FAILED, str(error))
+    except OSError as error:
+        code = _fail(NO_CONNECTION, f"{error.filename}: {error.strerror}")
+    _tell_results(role)
+    return code
+
+
+async def _connected(role: Role, given: argparse.Namespace) -> None:
+    async with connect(
+        given.broker,
+        client_id=role.name,
+        on_delivery=role.deliver,
+        on_tcm=role.on_tcm,
+        timeout_s=given.timeout_s,
+        history=given.history,
+        history_detail=given.history_detail,
+        log_file=given.log,
+        delay=Delay(delay_ms=given.delay_ms, sigma=given.sigma, seed=given.seed),
+    ) as session:
+        await role.run(Stage(session, session, time.monotonic, session.call_later))
+
+
+def _tell_results(role: Role) -> None:
+    """Also of a run that was stopped: then what is not certain says so."""
+    if isinstance(role, Coordinator):
+        report = role.report
+        report.ended = report.ended or time.monotonic()
+        for line in report.lines():
+            _print(line)
+        _print({"summary": report.summary()})
+
+
+def _print(value: Any) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _fail(code: int, sentence: str) -> int:
+    sys.stderr.write(f"{sentence}\n")
+    return code
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _amount(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not an amount")
+    return value
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # whoever read our output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)

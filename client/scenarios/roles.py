@@ -1,0 +1,257 @@
+"""The two kinds of role: members do what they are asked, one coordinator asks.
+
+Before the first transaction everybody introduces itself, waits until that holds at every broker, and
+tells the coordinator; it begins when all have. At the end it asks everybody for a last word: links are
+FIFO, so whoever got a publication that was not for it has said so by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.filters import Event
+from client.errors import ClientError, OutcomeUnknown, TransactionAborted
+from client.frames import Frame, Tcm
+from client.plans import Plan
+from client.port import Future, resolve
+from client.scenarios.report import Attempt, Report
+from client.scenarios.stage import Cast, Options, ScenarioError, Stage, instance_of
+from client.session import Delivery
+
+READY_S = 0.1
+"""Between two calls of a member that has not been answered."""
+
+
+class Role:
+    def __init__(self, name: str, cast: Cast, options: Options) -> None:
+        self.name = name
+        self.cast = cast
+        self.options = options
+        self.errors: list[str] = []
+        self._stage: Stage | None = None
+
+    @property
+    def stage(self) -> Stage:
+        assert self._stage is not None, "a role is given its stage when it is run"
+        return self._stage
+
+    # What the shell calls
+
+    def deliver(self, delivery: Delivery) -> None:
+        """A publication has arrived."""
+        self.take(str(delivery.event["space"]), delivery.event)
+
+    async def on_tcm(self, tcm: Tcm, frame: Frame) -> None:
+        """A control message of a D-TX transaction."""
+
+    async def run(self, stage: Stage) -> Report | None:
+        raise NotImplementedError
+
+    # What a scenario fills in
+
+    async def introduce(self) -> None:
+        """Advertise and subscribe what the role needs."""
+
+    def take(self, space: str, event: Event) -> None:
+        raise NotImplementedError
+
+    def do(self, work: Coroutine[Any, Any, None]) -> None:
+        """Beside everything else; what goes wrong is told at the end."""
+        self.stage.port.spawn(self._guarded(work))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except ClientError as error:
+            self.errors.append(f"{self.name}: {error}")
+
+    async def say(self, space: str, to: str, **rest: Any) -> None:
+        await self.stage.session.publish(self.cast.in_(space, to=to, **rest))
+
+    async def _begin(self, stage: Stage) -> None:
+        """After this, what `introduce` has said holds at every broker."""
+        self._stage = stage
+        await self.introduce()
+        await stage.session.settled()
+
+
+class Member(Role):
+    def __init__(self, name: str, cast: Cast, options: Options) -> None:
+        super().__init__(name, cast, options)
+        self._orders: dict[str, Future] = {}
+
+    async def run(self, stage: Stage) -> None:
+        """Until the coordinator says stop."""
+        session, cast = stage.session, self.cast
+        self._orders = {"go": stage.port.future(), "stop": stage.port.future()}
+        await session.advertise(cast.in_("ready", to=cast.coordinator))
+        await session.advertise(cast.in_("ack", to=cast.coordinator))
+        await session.subscribe(cast.in_("order", to=self.name))
+        await self._begin(stage)
+        session.note("started")
+        deadline = stage.clock() + self.options.ready_s
+        while not self._orders["go"].done():
+            if stage.clock() > deadline:
+                raise ScenarioError(f"{cast.coordinator} has not begun within {self.options.ready_s:g} s")
+            await self._say_ready("ready")
+            await stage.sleep(READY_S)
+        if await self._orders["stop"] == "finished":
+            session.note("finished")
+        await self._say_ready("done")
+        if self.errors:
+            raise ScenarioError("; ".join(self.errors))
+
+    def deliver(self, delivery: Delivery) -> None:
+        if delivery.event["space"] == "order":
+            resolve(self._orders.get(str(delivery.event["what"])), delivery.event["state"])
+        else:
+            super().deliver(delivery)
+
+    @property
+    def is_playing(self) -> bool:
+        """The coordinator has begun."""
+        return "go" in self._orders and self._orders["go"].done()
+
+    async def acknowledge(self, instance: str) -> None:
+        """Tell the coordinator that a publication has reached us, wanted or not."""
+        await self.say("ack", self.cast.coordinator, sender=self.name, instance=instance)
+
+    async def _say_ready(self, what: str) -> None:
+        await self.say("ready", self.cast.coordinator, sender=self.name, what=what)
+
+
+class Coordinator(Role):
+    def __init__(self, name: str, cast: Cast, options: Options) -> None:
+        super().__init__(name, cast, options)
+        self.report = Report(options.approach)
+        self._said: dict[str, set[str]] = {"ready": set(), "done": set()}
+        self._news: dict[str, Future] = {}
+        self._next = 0
+        self._is_winding_up = False
+
+    # What a scenario fills in
+
+    def attempt(self, number: int) -> Attempt:
+        """What has to happen in the transaction of this number."""
+        raise NotImplementedError
+
+    async def within(self, frame: Frame, attempt: Attempt) -> None:
+        """The coordinator's operations in D-TX."""
+        raise NotImplementedError
+
+    def fill(self, plan: Plan, attempt: Attempt) -> None:
+        """Everybody's operations in S-TX."""
+        raise NotImplementedError
+
+    async def by_hand(self, attempt: Attempt) -> None:
+        """BL-WAIT: regular operations, and a wait for them to take effect."""
+        raise NotImplementedError
+
+    # Playing it
+
+    def wind_up(self) -> None:
+        """Begin no more transactions; those under way are finished."""
+        self._is_winding_up = True
+
+    async def run(self, stage: Stage) -> Report:
+        session, cast = stage.session, self.cast
+        self._news = {what: stage.port.future() for what in self._said}
+        await session.advertise(cast.in_("order"))
+        await session.subscribe(cast.in_("ready", to=self.name))
+        await session.subscribe(cast.in_("ack", to=self.name))
+        await self._begin(stage)
+        if not await self._all("ready", self.options.ready_s):
+            missing = sorted({*cast.members} - self._said["ready"])
+            raise ScenarioError(
+                f"not ready within {self.options.ready_s:g} s: {', '.join(missing)}; are they all started?"
+            )
+        session.note("started")
+        await self._order("go", "started")
+        self.report.began = stage.clock()
+        workers = [stage.port.future() for _ in range(self.options.concurrency)]
+        for worker in workers:
+            self.do(self._work(worker))
+        for worker in workers:
+            await worker
+        self.report.ended = stage.clock()
+        # Only if every outcome is known: what is still under way may yet need everybody.
+        state = "finished" if self.report.is_decided else "unfinished"
+        if state == "finished":
+            session.note("finished")
+        await self._order("stop", state)
+        self.report.confirmed = await self._all("done", self.options.patience_s)
+        if self.errors:
+            raise ScenarioError("; ".join(self.errors))
+        return self.report
+
+    def deliver(self, delivery: Delivery) -> None:
+        event = delivery.event
+        space = event["space"]
+        if space == "ready":
+            what = str(event["what"])
+            self._said[what].add(str(event["sender"]))
+            if self._said[what] >= {*self.cast.members}:
+                resolve(self._news[what])
+        elif space == "ack":
+            self.received(str(event["sender"]), instance_of(event))
+        else:
+            super().deliver(delivery)
+
+    def received(self, client: str, instance: str) -> None:
+        """Somebody has got the publication about an instance."""
+        attempt = self.report.of(instance)
+        if attempt is not None:
+            attempt.receive(client, instance, self.stage.clock())
+
+    async def _work(self, done: Future) -> None:
+        try:
+            while self._next < self.options.transactions and not self._is_winding_up:
+                self._next += 1
+                await self._transact(self.attempt(self._next))
+        finally:
+            resolve(done)
+
+    async def _transact(self, attempt: Attempt) -> None:
+        stage = self.stage
+        self.report.add(attempt)
+        attempt.arrived = stage.port.future()
+        attempt.began = stage.clock()
+        try:
+            await self._carry_out(attempt)
+        except TransactionAborted as error:
+            attempt.outcome, attempt.reason = "aborted", str(error)
+        except OutcomeUnknown as error:
+            attempt.outcome, attempt.reason = "unknown", str(error)
+        attempt.ended = stage.clock()
+        if attempt.outcome not in ("aborted", "unknown"):
+            stage.call_later(self.options.patience_s, lambda: resolve(attempt.arrived))
+            await attempt.arrived
+
+    async def _carry_out(self, attempt: Attempt) -> None:
+        approach, session = self.options.approach, self.stage.session
+        if approach == "bl-wait":
+            await self.by_hand(attempt)
+            attempt.outcome = "published"
+            return
+        async with session.transaction(approach) as tx:
+            if isinstance(tx, Plan):
+                self.fill(tx, attempt)
+            else:
+                await self.within(tx, attempt)
+        attempt.outcome = "committed"
+
+    async def _order(self, what: str, state: str) -> None:
+        for member in self.cast.members:
+            await self.say("order", member, what=what, state=state)
+
+    async def _all(self, what: str, limit_s: float) -> bool:
+        """Whether everybody has said so in time."""
+        news = self._news[what]
+        self.stage.call_later(limit_s, lambda: resolve(news))
+        await news
+        return self._said[what] >= {*self.cast.members}
+
+
+class Absent(TransactionAborted):
+    """Nobody took a control message."""

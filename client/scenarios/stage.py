@@ -1,0 +1,71 @@
+"""What the roles of a scenario share: who plays, what they say to each other, and what runs them.
+
+Everything a scenario says lies in a space of its own ("data", "control", "ack", "order", "ready") and
+names its process, so that copies of a scenario in one overlay have nothing in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+
+from broker.filters import Event
+from client.port import Port, resolve
+from client.verbs import Verbs
+
+Approach = Literal["bl-wait", "d-tx", "d-tx-optimistic", "d-tx-ni", "s-tx", "s-tx-safe"]
+APPROACHES: tuple[Approach, ...] = get_args(Approach)
+
+
+class Stage(Struct, frozen=True):
+    """What runs a role: asyncio, or a simulator."""
+
+    session: Verbs
+    port: Port
+    clock: Callable[[], float]
+    """Monotonic, in seconds."""
+    call_later: Callable[[float, Callable[[], None]], Any]
+
+    async def sleep(self, seconds: float) -> None:
+        over = self.port.future()
+        self.call_later(seconds, lambda: resolve(over))
+        await over
+
+
+class Cast(Struct, frozen=True):
+    """The clients of one copy of a scenario."""
+
+    coordinator: str
+    members: tuple[str, ...]
+    """Everybody else."""
+    agents: tuple[str, ...]
+    process: str
+
+    def in_(self, space: str, **rest: Any) -> dict[str, Any]:
+        """A filter or an event of this copy."""
+        return {"space": space, "process": self.process, **rest}
+
+
+class Options(Struct, frozen=True):
+    approach: Approach = "s-tx-safe"
+    transactions: int = 100
+    concurrency: int = 1
+    """Transactions in flight at a time."""
+    wait_ms: float = 100.0
+    """BL-WAIT: how long the coordinator waits before it relies on what it has asked for."""
+    patience_s: float = 10.0
+    """How long an acknowledgement is waited for."""
+    ready_s: float = 30.0
+    """How long the others are waited for at the beginning."""
+    prefix: str = "x"
+    """Of the names of instances."""
+
+
+class ScenarioError(Exception):
+    """A scenario that cannot be played; the text says why."""
+
+
+def instance_of(event: Event) -> str:
+    return str(event["instance"])
