@@ -134,13 +134,18 @@ class Stx:
         return ready
 
     def _too_late(self, source: Hop, message: Step) -> Ready:
-        """It has ended here, without the client that a `tcm` was for: what that was to ask for will not come."""
-        planned = message.planned
-        if planned.kind != "tcm":
-            return Ready([], [])
-        numbers = tuple(n for nested in planned.nested for n in numbers_in(nested))
-        reason = brief(f"participant {planned.target} is gone")
-        return Ready([(source, StepVoid(message.tx, numbers, reason, decided=True))], [])
+        """It has committed and ended here: a subscription counts all the same, but nobody waits for it.
+
+        A `tcm` comes too late only if the client that it is for is gone: what it was to ask for is void.
+        """
+        planned, ready = message.planned, Ready([], [])
+        if planned.kind in ("sub", "usub"):
+            self._steps.process(Open(message.tx, status="committed"), message, source, ready)
+        elif planned.kind == "tcm":
+            numbers = tuple(n for nested in planned.nested for n in numbers_in(nested))
+            reason = brief(f"participant {planned.target} is gone")
+            ready.sends.append((source, StepVoid(message.tx, numbers, reason, decided=True)))
+        return ready
 
     # Waiting
 

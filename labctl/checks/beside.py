@@ -8,10 +8,11 @@ moved gets it exactly if it was subscribed before, and nobody gets it twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from broker.filters import Event
 from labctl.checks.history import History, Operation, Transaction, is_before
+from labctl.checks.spaces import Entry, spaces_of
 
 
 def regular_faults(history: History) -> tuple[list[str], int]:
@@ -24,52 +25,50 @@ def regular_faults(history: History) -> tuple[list[str], int]:
             if operation.kind != "pub" or operation.event is None:
                 continue
             checked += 1
+            subscriptions = spaces_of(history).subscriptions(operation.event)
+            is_certain = _is_certain(history, publisher, operation.event)
             for client in history.homes:
                 times = counts[client, operation.op]
-                least, most = _bounds(history, publisher, client, operation.event)
+                least, most = 0, int(client != publisher)
+                if most and is_certain and client not in history.gone:
+                    least, most = _bounds(subscriptions.get(client, ()))
                 if not least <= times <= most:
                     what = f"regular pub {operation.op} {operation.event} of {publisher}"
                     faults.append(f"{what}: {client} got it {times} times, not {least} to {most}")
     return faults, checked
 
 
-def _bounds(history: History, publisher: str, client: str, event: Event) -> tuple[int, int]:
-    """How often a client must and may get an event of a publisher."""
-    if client == publisher:
-        return 0, 0
-    if client in history.gone or publisher in history.gone:
+def _is_certain(history: History, publisher: str, event: Event) -> bool:
+    """Whether a publisher advertised an event all the time; if not, it may have been refused."""
+    advertisements = spaces_of(history).advertisements(publisher, event)
+    return publisher not in history.gone and not _is_moved(advertisements) and _was_in(advertisements)
+
+
+def _bounds(subscriptions: Sequence[Entry]) -> tuple[int, int]:
+    """How often a client must and may get an event that these of its operations touch."""
+    if _is_moved(subscriptions):
         return 0, 1
-    if _is_moved(history, publisher, event, "adv", "uadv") or _is_moved(
-        history, client, event, "sub", "usub"
-    ):
-        return 0, 1
-    if not _is_in(history.setup.get(publisher, ()), event, "adv", "uadv"):
-        return 0, 1
-    if _is_in(history.setup.get(client, ()), event, "sub", "usub"):
+    if _was_in(subscriptions):
         return 1, 1
-    undone = [t for t in history.transactions.values() if not t.is_isolated]
-    return 0, int(any(_ops(t.operations.values(), client, event, "sub") for t in undone))
+    return 0, int(any(_is_shown(entry) for entry in subscriptions))
 
 
-def _is_moved(history: History, client: str, event: Event, *kinds: str) -> bool:
+def _is_moved(entries: Sequence[Entry]) -> bool:
     """Whether what a client had before the transactions may be something else since."""
-    if _ops(history.regular.get(client, ()), client, event, *kinds):
-        return True
-    committed = (t for t in history.transactions.values() if t.committed)
-    return any(_ops(t.operations.values(), client, event, *kinds) for t in committed)
+    return any(e.is_beside or (e.transaction is not None and e.transaction.committed) for e in entries)
 
 
-def _is_in(log: Sequence[Operation], event: Event, *kinds: str) -> bool:
-    touching = _ops(log, log[0].client, event, *kinds) if log else []
-    return bool(touching) and touching[-1].kind == kinds[0]
+def _was_in(entries: Sequence[Entry]) -> bool:
+    """Whether a client had the event before the transactions."""
+    kinds = [entry.operation.kind for entry in entries if entry.is_setup]
+    return bool(kinds) and kinds[-1] in ("sub", "adv")
 
 
-def _ops(operations: Iterable[Operation], client: str, event: Event, *kinds: str) -> list[Operation]:
-    return [
-        o
-        for o in operations
-        if o.client == client and o.kind in kinds and o.filter is not None and o.filter.matches(event)
-    ]
+def _is_shown(entry: Entry) -> bool:
+    """Whether it is a subscription that others see before its transaction is decided."""
+    return (
+        entry.operation.kind == "sub" and entry.transaction is not None and not entry.transaction.is_isolated
+    )
 
 
 def unadvertised(history: History) -> list[str]:
@@ -80,7 +79,8 @@ def unadvertised(history: History) -> list[str]:
             event = operation.event
             if event is None or operation.kind not in ("pub", "tcm"):
                 continue
-            if not _ops(_advertisements(history, transaction, operation), operation.client, event, "adv"):
+            entries = spaces_of(history).advertisements(operation.client, event)
+            if not any(_may_count(entry, transaction, operation) for entry in entries):
                 faults.append(
                     f"{transaction.tx} {operation.kind} {operation.op} {event}: {operation.client} "
                     "has never advertised it"
@@ -88,11 +88,10 @@ def unadvertised(history: History) -> list[str]:
     return faults
 
 
-def _advertisements(history: History, transaction: Transaction, operation: Operation) -> Iterator[Operation]:
-    """Those of its publisher that may count for it."""
-    yield from history.setup.get(operation.client, ())
-    yield from history.regular.get(operation.client, ())
-    yield from (o for o in transaction.operations.values() if not is_before(operation, o))
-    for other in history.transactions.values():
-        if other is not transaction and other.committed:
-            yield from other.operations.values()
+def _may_count(entry: Entry, transaction: Transaction, operation: Operation) -> bool:
+    """Whether it may have let its client publish the operation's event."""
+    if entry.operation.kind != "adv":
+        return False
+    if entry.transaction is transaction:
+        return not is_before(operation, entry.operation)
+    return entry.transaction is None or entry.transaction.committed

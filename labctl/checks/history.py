@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Struct, field
 
 from broker.filters import Event, Filter
 from broker.vocabulary import NO_KEY, Key, Stamp
+
+if TYPE_CHECKING:
+    from labctl.checks.spaces import Spaces
 
 Path = tuple[tuple[str, int], ...]
 """Place of an operation in its transaction: at each level whose frame, and which in it."""
@@ -100,6 +103,8 @@ class History(Struct):
     processed: dict[str, list[tuple[str, int]]]
     """By broker: (transaction, operation) in the order in which it processed them."""
     started: set[str]
+    spaces: Spaces | None = None
+    """Owned by `labctl.checks.spaces`."""
 
     def ordered(self) -> list[Transaction]:
         """Committed and isolated, in the order of their keys."""

@@ -9,6 +9,7 @@ from broker.filters import Event
 from broker.hops import Hop, broker_hop, client_hop
 from labctl.checks import beside, serial
 from labctl.checks.history import History, Operation, Transaction, is_before
+from labctl.checks.spaces import Entry, spaces_of
 from labctl.checks.verdict import Verdict
 
 Route = Callable[[str, Event, Hop], Iterable[Hop]]
@@ -102,7 +103,7 @@ def recipients(history: History) -> Verdict:
         for operation in transaction.operations.values():
             if operation.kind == "pub":
                 checked += 1
-                expected = serial.expect(history, transaction, operation, ())
+                expected = serial.expect(history, transaction, operation, {})
                 faults += serial.compare(operation, expected, transaction)
                 anomalies += _anomalies(history, transaction, operation, expected)
     return _verdict("recipients", checked, faults, anomalies)
@@ -114,28 +115,20 @@ def _anomalies(
     """What no order of the transactions that share its space explains."""
     event = operation.event
     assert event is not None
-    sharing = [
-        t
-        for t in history.transactions.values()
-        if t is not transaction
-        and t.committed
-        and any(serial.touches(o, event) for o in t.operations.values())
-    ]
-    known = expected.open - history.gone
-    doubtful = {c for c in known if any(serial.touches(o, event) for o in history.regular.get(c, ()))}
-    known -= doubtful
-    if not sharing or not known or len(sharing) > 4 or serial.is_path_open(history, transaction, operation):
+    sharing = [t for t in spaces_of(history).subscribing(event) if t is not transaction and t.committed]
+    if not sharing or len(sharing) > 4 or serial.is_path_open(history, transaction, operation):
         return []
+    entries = spaces_of(history).subscriptions(event)
+    known = {
+        c for c in expected.open - history.gone if not any(entry.is_beside for entry in entries.get(c, ()))
+    }
     best: list[str] | None = None
     for chosen in range(1 << len(sharing)):
         before = [t for place, t in enumerate(sharing) if chosen >> place & 1]
+        places = {t.tx: place for place, t in enumerate([*before, transaction])}
         text = []
         for client in sorted(known):
-            past = [*history.setup.get(client, ())]
-            past += [o for t in before for o in serial.in_order(t, client)]
-            past += [o for o in serial.in_order(transaction, client) if is_before(o, operation)]
-            touching = [o for o in past if serial.touches(o, event)]
-            wanted = bool(touching) and touching[-1].kind == "sub"
+            wanted = serial.is_in(entries.get(client, ()), transaction, operation, places)
             if wanted != (client in operation.receivers):
                 what = "missed by" if wanted else "wrong recipient"
                 text.append(f"{transaction.tx} {operation.op} {event}: {what} {client}")
@@ -149,11 +142,12 @@ def convergence(history: History, route: Route, probes: Sequence[Event]) -> Verd
     faults: list[str] = []
     checked = 0
     clients = [c for c in history.homes if c not in history.gone]
-    logs = {client: _log(history, client) for client in clients}
+    spaces = spaces_of(history)
     for event in probes:
-        wanting = {c for c in clients if _is_in(logs[c], event, "sub", "usub")}
+        subscriptions = spaces.subscriptions(event)
+        wanting = {c for c in clients if _has(subscriptions.get(c, ()))}
         for publisher in clients:
-            if not _is_in(logs[publisher], event, "adv", "uadv"):
+            if not _has(spaces.advertisements(publisher, event)):
                 continue
             checked += 1
             vain: list[str] = []
@@ -165,20 +159,16 @@ def convergence(history: History, route: Route, probes: Sequence[Event]) -> Verd
     return _verdict("convergence", checked, faults)
 
 
-def _log(history: History, client: str) -> list[Operation]:
-    """All that holds for a client at the end, by stamp."""
-    found = [*history.setup.get(client, ()), *history.regular.get(client, ())]
-    for transaction in history.transactions.values():
-        if transaction.committed:
-            found += [o for o in transaction.operations.values() if o.client == client]
-    return sorted((o for o in found if o.stamp is not None), key=lambda o: o.stamp or ())
-
-
-def _is_in(log: Sequence[Operation], event: Event, positive: str, negative: str) -> bool:
-    touching = [
-        o for o in log if o.kind in (positive, negative) and o.filter is not None and o.filter.matches(event)
-    ]
-    return bool(touching) and touching[-1].kind == positive
+def _has(entries: Iterable[Entry]) -> bool:
+    """Whether a client has an event at the end, by the last of its operations that touch it."""
+    last: Operation | None = None
+    for entry in entries:
+        stamp = entry.operation.stamp
+        if stamp is None or (entry.transaction is not None and not entry.transaction.committed):
+            continue
+        if last is None or last.stamp is None or stamp >= last.stamp:
+            last = entry.operation
+    return last is not None and last.kind in ("sub", "adv")
 
 
 def _walk(broker: str, source: Hop, event: Event, route: Route, vain: list[str]) -> set[str]:

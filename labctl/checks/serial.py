@@ -8,15 +8,21 @@ that Definition 3.4 leaves concurrent), nothing is claimed about that client.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 
 from msgspec import Struct
 
-from broker.filters import Event
+from broker.vocabulary import Stamp
 from labctl.checks.history import History, Operation, Transaction, is_before
+from labctl.checks.spaces import Entry, spaces_of
 
 ORDERS_MAX = 120
+
+Place = tuple[int, Stamp | tuple[()]]
+"""The transaction's place in the order, and the stamp within it."""
+NEVER, SETUP = -2, -1
+"""Places of what is not in an operation's past, and of what is before all transactions."""
 
 
 class Expectation(Struct, frozen=True):
@@ -26,99 +32,93 @@ class Expectation(Struct, frozen=True):
     open: frozenset[str]
 
 
-def touches(operation: Operation, event: Event) -> bool:
-    return (
-        operation.kind in ("sub", "usub") and operation.filter is not None and operation.filter.matches(event)
-    )
-
-
 def expect(
-    history: History, transaction: Transaction, operation: Operation, order: Sequence[Transaction]
+    history: History, transaction: Transaction, operation: Operation, places: Mapping[str, int]
 ) -> Expectation:
-    """`order` is that of the isolated transactions before it, and no others."""
+    """`places` are those of the isolated transactions in their order; empty: there are none before it."""
     assert operation.event is not None
-    receivers, open_ = set(), set()
     if is_path_open(history, transaction, operation):
         return Expectation(frozenset(), frozenset(history.homes))
-    for client in history.homes:
-        if client == operation.client:
+    receivers, open_ = set(), history.gone & history.homes.keys()
+    for client, entries in spaces_of(history).subscriptions(operation.event).items():
+        if client not in history.homes or client in history.gone:
             continue
-        if client in history.gone or _is_open(history, client, transaction, operation):
+        if _is_open(entries, transaction, operation):
             open_.add(client)
-            continue
-        touching = [
-            o for o in _past(history, client, transaction, operation, order) if touches(o, operation.event)
-        ]
-        if touching and touching[-1].kind == "sub":
+        elif is_in(entries, transaction, operation, places):
             receivers.add(client)
-    return Expectation(frozenset(receivers), frozenset(open_))
+    itself = {operation.client}
+    return Expectation(frozenset(receivers - itself), frozenset(open_ - itself))
 
 
-def _past(
-    history: History,
-    client: str,
-    transaction: Transaction,
-    operation: Operation,
-    order: Iterable[Transaction],
-) -> Iterator[Operation]:
-    """What the client did before the operation, in order."""
-    yield from history.setup.get(client, ())
-    for earlier in order:
-        yield from in_order(earlier, client)
-    yield from (o for o in in_order(transaction, client) if is_before(o, operation))
+def is_in(
+    entries: Iterable[Entry], transaction: Transaction, operation: Operation, places: Mapping[str, int]
+) -> bool:
+    """Whether the last of them before the operation lets its event in; they are of one client, and touch it."""
+    last: Operation | None = None
+    last_place: Place = (NEVER, ())
+    for entry in entries:
+        place = _place(entry, transaction, operation, places)
+        if place[0] != NEVER and place >= last_place:
+            last, last_place = entry.operation, place
+    return last is not None and last.kind in ("sub", "adv")
 
 
-def in_order(transaction: Transaction, client: str) -> list[Operation]:
-    own = [o for o in transaction.operations.values() if o.client == client and o.stamp is not None]
-    return sorted(own, key=lambda o: o.stamp or ())
+def _place(entry: Entry, transaction: Transaction, operation: Operation, places: Mapping[str, int]) -> Place:
+    """Where an entry stands in what its client did before the operation."""
+    if entry.is_setup:
+        return SETUP, ()
+    stamp = entry.operation.stamp
+    if entry.transaction is None or stamp is None:
+        return NEVER, ()
+    now = places.get(transaction.tx, 0)
+    if entry.transaction is transaction:
+        return (now, stamp) if is_before(entry.operation, operation) else (NEVER, ())
+    place = places.get(entry.transaction.tx, now)
+    return (place, stamp) if place < now else (NEVER, ())
 
 
 def is_path_open(history: History, transaction: Transaction, operation: Operation) -> bool:
     """Whether the publisher's advertisement was on its way beside the transaction: then so were subscriptions."""
-    event, publisher = operation.event, operation.client
-    assert event is not None
-    beside = [*history.regular.get(publisher, ())]
-    for other in rivals(history, transaction):
-        beside += [o for o in other.operations.values() if o.client == publisher]
-    return any(o.kind in ("adv", "uadv") and o.filter is not None and o.filter.matches(event) for o in beside)
+    assert operation.event is not None
+    entries = spaces_of(history).advertisements(operation.client, operation.event)
+    return any(_is_beside(entry, transaction) for entry in entries)
 
 
-def _is_open(history: History, client: str, transaction: Transaction, operation: Operation) -> bool:
-    event = operation.event
-    assert event is not None
-    own = [o for o in transaction.operations.values() if o.client == client and touches(o, event)]
-    if any(not is_before(o, operation) and not is_before(operation, o) for o in own):
+def _is_open(entries: Sequence[Entry], transaction: Transaction, operation: Operation) -> bool:
+    own = [entry.operation for entry in entries if entry.transaction is transaction]
+    if any(_is_concurrent(o, operation) for o in own):
         return True
     # What an isolated transaction wrote itself counts for it, whatever its client does beside it.
     is_settled = transaction.is_isolated and any(is_before(o, operation) for o in own)
-    if not is_settled and any(touches(o, event) for o in history.regular.get(client, ())):
-        return True
-    for other in rivals(history, transaction):
-        if any(o.client == client and touches(o, event) for o in other.operations.values()):
-            return True
-    return False
+    return any(_is_beside(entry, transaction) for entry in entries if not (is_settled and entry.is_beside))
 
 
-def rivals(history: History, transaction: Transaction) -> list[Transaction]:
-    """Transactions from which this one is not isolated."""
-    others = [t for t in history.transactions.values() if t is not transaction]
+def _is_concurrent(one: Operation, other: Operation) -> bool:
+    return not is_before(one, other) and not is_before(other, one)
+
+
+def _is_beside(entry: Entry, transaction: Transaction) -> bool:
+    """Whether it is regular, or of a transaction from which this one is not isolated."""
+    other = entry.transaction
+    if other is None or other is transaction:
+        return entry.is_beside
     if transaction.is_isolated:
-        return [t for t in others if not t.is_isolated and (t.committed or not t.aborted_at)]
-    return others
+        return not other.is_isolated and (other.committed or not other.aborted_at)
+    return True
 
 
 def faults_of(history: History, order: Sequence[Transaction]) -> tuple[list[str], int]:
     """Publications of isolated transactions that this order does not explain, and how many it had to."""
     faults: list[str] = []
     checked = 0
-    for place, transaction in enumerate(order):
+    places = {transaction.tx: place for place, transaction in enumerate(order)}
+    for transaction in order:
         for operation in transaction.operations.values():
             if operation.kind in ("pub", "tcm"):
                 checked += 1
-                faults += compare(
-                    operation, expect(history, transaction, operation, order[:place]), transaction
-                )
-                if not _is_admitted(history, transaction, operation, order[:place]):
+                faults += compare(operation, expect(history, transaction, operation, places), transaction)
+                if not _is_admitted(history, transaction, operation, places):
                     faults.append(f"{_what(transaction, operation)}: it is not advertised there")
     return faults, checked
 
@@ -135,21 +135,17 @@ def _what(transaction: Transaction, operation: Operation) -> str:
 
 
 def _is_admitted(
-    history: History, transaction: Transaction, operation: Operation, order: Sequence[Transaction]
+    history: History, transaction: Transaction, operation: Operation, places: Mapping[str, int]
 ) -> bool:
     """Whether its publisher advertises it at its place in the order; True where that cannot be told."""
-    event = operation.event
-    assert event is not None
-
-    def opens(other: Operation) -> bool:
-        return other.kind in ("adv", "uadv") and other.filter is not None and other.filter.matches(event)
-
-    own = [o for o in in_order(transaction, operation.client) if opens(o)]
-    is_concurrent = any(not is_before(o, operation) and not is_before(operation, o) for o in own)
-    if is_concurrent or operation.client in history.gone or is_path_open(history, transaction, operation):
+    assert operation.event is not None
+    entries = spaces_of(history).advertisements(operation.client, operation.event)
+    own = [e.operation for e in entries if e.transaction is transaction and e.operation.stamp is not None]
+    if operation.client in history.gone or any(_is_concurrent(o, operation) for o in own):
         return True
-    past = [o for o in _past(history, operation.client, transaction, operation, order) if opens(o)]
-    return bool(past) and past[-1].kind == "adv"
+    if any(_is_beside(entry, transaction) for entry in entries):
+        return True
+    return is_in(entries, transaction, operation, places)
 
 
 def some_order(history: History, ordered: Sequence[Transaction]) -> bool:

@@ -25,6 +25,9 @@ COMMANDS = [
     ["overlay", "list"],
     ["bench"],
     ["bench", "matching"],
+    ["bench", "transactions"],
+    ["simulate"],
+    ["check"],
 ]
 
 
