@@ -16,6 +16,7 @@ from time import process_time
 import msgspec
 from msgspec import Struct, field
 
+from labctl.bench.workers import end_with_parent
 from labctl.exits import UsageProblem
 from labctl.simulate.programs import Program
 from labctl.simulate.runner import Run
@@ -127,15 +128,16 @@ def run(work: Sequence[Chunk], jobs: int, take: Callable[[Done], bool]) -> None:
                 return
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(min(jobs, len(work)), _ignore_interrupts) as pool:
+    with context.Pool(min(jobs, len(work)), _start_worker) as pool:
         for done in pool.imap(run_chunk, work):
             if not take(done):
                 return
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C goes to all of a terminal's processes; the first one decides."""
+def _start_worker() -> None:
+    """Ctrl-C goes to all of a terminal's processes, and the first one decides; if that is killed, all end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
 
 
 def shrunk(program: Program, property_: str, seconds: float) -> Program:

@@ -128,3 +128,26 @@ def _living(group: int) -> list[str]:
         if state != "Z" and int(member_of) == group:
             found.append(text)
     return found
+
+
+def test_a_campaign_that_is_killed_takes_its_workers_with_it() -> None:
+    process = subprocess.Popen(
+        [*LABCTL, "--protocol", "d-tx", "--seeds", "0:100000", "--jobs", "2"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        # Itself, two workers, and multiprocessing's own tracker of resources.
+        while len(_living(process.pid)) < 4:
+            assert time.monotonic() < deadline, "its workers have not started"
+            time.sleep(0.05)
+        time.sleep(2)
+    finally:
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + 30
+    while _living(process.pid):
+        assert time.monotonic() < deadline, "they go on without it"
+        time.sleep(0.05)

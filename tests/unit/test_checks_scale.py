@@ -9,7 +9,6 @@ import pytest
 from broker import boxes
 from broker.buckets import Names
 from broker.filters import Event, Filter
-from broker.hops import Hop
 from broker.records import Record
 from broker.table import Table
 from client.scenarios.stage import Approach, Options

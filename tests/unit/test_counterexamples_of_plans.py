@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from labctl.simulate.generate import GENERATORS
 from labctl.simulate.programs import PROTOCOLS, Op, Protocol
+from labctl.simulate.runner import simulate
 from tests.scripted import Script, Started, adv, ask, line, pub, sub, uadv, usub
 
 PLANNED: tuple[Protocol, ...] = ("s-tx", "s-tx-safe")
@@ -335,3 +337,15 @@ def test_h15_a_step_is_known_by_name_also_where_its_transaction_has_ended() -> N
         script.regular("Y", adv(0), at=moment)
         script.run()
         assert not script.faults()
+
+
+@pytest.mark.parametrize(
+    ("generator", "seed"),
+    [
+        ("crossing", 1453),  # a subscription comes where its transaction has ended already
+        ("carve", 5043),  # another broker waits for a step that an advertisement brings without its name
+        ("circular", 64),  # a participant is lost while its publication waits at its edge broker
+    ],
+)
+def test_schedules_that_once_broke_a_promise_do_not_any_more(generator: str, seed: int) -> None:
+    assert simulate(GENERATORS[generator](seed, ["s-tx"])).faults == []
