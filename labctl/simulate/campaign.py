@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -128,16 +129,18 @@ def run(work: Sequence[Chunk], jobs: int, take: Callable[[Done], bool]) -> None:
                 return
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(min(jobs, len(work)), _start_worker) as pool:
+    with context.Pool(min(jobs, len(work)), _start_worker, (os.getpid(),)) as pool:
         for done in pool.imap(run_chunk, work):
             if not take(done):
                 return
 
 
-def _start_worker() -> None:
+def _start_worker(parent: int) -> None:
     """Ctrl-C goes to all of a terminal's processes, and the first one decides; if that is killed, all end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
+    if os.getppid() != parent:  # it ended while we were starting
+        os._exit(1)
 
 
 def shrunk(program: Program, property_: str, seconds: float) -> Program:

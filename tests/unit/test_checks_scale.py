@@ -69,7 +69,7 @@ def judged(world: World) -> list[Verdict]:
     ]
 
 
-@pytest.mark.parametrize("approach", ["d-tx", "d-tx-ni", "s-tx", "bl-wait"])
+@pytest.mark.parametrize("approach", ["d-tx", "s-tx"])
 def test_the_checks_ask_in_proportion_to_the_transactions(
     approach: Approach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
