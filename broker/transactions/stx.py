@@ -174,7 +174,8 @@ class Stx:
             if step is None:
                 break
             self._steps.process(state, *state.buffer.pop(step), ready)
-        if state.status == "active" and state.term is not None:
+        # A step that waits here is never overtaken by the end, also if it began to wait after the vote.
+        if state.status == "active" and state.term is not None and not state.buffer:
             message, source = state.term
             if not any(waits(self._site, state, None, before) for before in message.before):
                 state.term = None

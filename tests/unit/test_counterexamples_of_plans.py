@@ -340,12 +340,15 @@ def test_h15_a_step_is_known_by_name_also_where_its_transaction_has_ended() -> N
 
 
 @pytest.mark.parametrize(
-    ("generator", "seed"),
+    ("protocol", "generator", "seed"),
     [
-        ("crossing", 1453),  # a subscription comes where its transaction has ended already
-        ("carve", 5043),  # another broker waits for a step that an advertisement brings without its name
-        ("circular", 64),  # a participant is lost while its publication waits at its edge broker
+        ("s-tx", "crossing", 1453),  # a subscription comes where its transaction has ended already
+        ("s-tx", "carve", 5043),  # an advertisement brings a step that a broker waits for, without its name
+        ("s-tx", "circular", 64),  # a participant is lost while its publication waits at its edge broker
+        ("s-tx-safe", "crossing", 2744),  # a publication begins to wait between vote and commit
     ],
 )
-def test_schedules_that_once_broke_a_promise_do_not_any_more(generator: str, seed: int) -> None:
-    assert simulate(GENERATORS[generator](seed, ["s-tx"])).faults == []
+def test_schedules_that_once_broke_a_promise_do_not_any_more(
+    protocol: Protocol, generator: str, seed: int
+) -> None:
+    assert simulate(GENERATORS[generator](seed, [protocol])).faults == []
