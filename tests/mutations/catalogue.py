@@ -106,6 +106,8 @@ CAUGHT = (
     Caught(planned.attracted_steps_are_not_recognised, "advertise", "s-tx", 33, "atomicity"),
     Caught(planned.committed_brokers_drop_steps, "carve", "s-tx", 19, "convergence"),
     Caught(planned.missing_steps_are_not_declared, "lost", "s-tx", 0, "liveness"),
+    Caught(planned.late_subscriptions_are_dropped, "crossing", "s-tx", 1453, "convergence"),
+    Caught(planned.the_end_overtakes_what_waits, "crossing", "s-tx-safe", 2744, "recipients"),
     Caught(planned.void_steps_do_not_spoil_a_vote, "crash", "s-tx-safe", 5, "atomicity"),
     Caught(planned.edge_does_not_abort_for_a_lost_planner, "crash", "s-tx", 23, "liveness"),
     Caught(planned.commits_do_not_miss_the_lost, "circular", "s-tx", 64, "recipients"),

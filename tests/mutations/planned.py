@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace as changed
 
-from broker.hops import client_hop, is_client
+from broker.hops import Hop, client_hop, is_client
 from broker.records import Record
 from broker.routing import Routing
 from broker.site import Ready
@@ -17,6 +18,7 @@ from broker.transactions import stx as stx_module
 from broker.transactions.plan import Open
 from broker.transactions.steps import Steps
 from broker.transactions.stx import Stx
+from broker.txmessages import Step
 from broker.wire import Operation
 from tests.mutations.patching import always, replace
 
@@ -270,3 +272,27 @@ def commits_wait_for_nothing(patch: pytest.MonkeyPatch) -> None:
         return answer
 
     replace(patch, Stx, "_term", term)
+
+
+def late_subscriptions_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    """S-H21: a subscription that comes where its transaction has ended counts all the same."""
+
+    def too_late(original: Callable[..., Ready], stx: Stx, source: Hop, message: Step) -> Ready:
+        if message.planned.kind == "tcm":
+            return original(stx, source, message)
+        return Ready([], [])
+
+    replace(patch, Stx, "_too_late", too_late)
+
+
+def the_end_overtakes_what_waits(patch: pytest.MonkeyPatch) -> None:
+    """S-H22: the commit waits for steps that wait here, also for those that began after the vote."""
+
+    def pump(original: Callable[..., None], stx: Stx, state: Open, ready: Ready) -> None:
+        original(stx, state, ready)
+        waiting, state.buffer = state.buffer, {}
+        original(stx, state, ready)
+        if state.status == "active":
+            state.buffer = waiting
+
+    replace(patch, Stx, "_pump", pump)
