@@ -149,7 +149,7 @@ class Soak:
                 written.add((fields.get("client", ""), fields.get("stamp", NO_STAMP)))
         for broker in self.world.brokers.values():
             for record in _records(broker):
-                if record.writer or (record.client, record.stamp) not in written:
+                if record.tag or (record.client, record.stamp) not in written:
                     yield f"{broker.id} has {record.kind} {record.filter} of {record.client}: whose is it?"
 
     def _leftovers(self) -> Iterator[str]:

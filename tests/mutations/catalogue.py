@@ -113,7 +113,7 @@ CAUGHT = (
     Caught(planned.commits_do_not_miss_the_lost, "circular", "s-tx", 64, "recipients"),
     Caught(planned.subscriptions_stop_on_their_way, "dispatch", "s-tx", 0, "convergence"),
     Caught(planned.stamps_repeat, "dispatch", "s-tx", 1, "liveness"),
-    Caught(planned.commits_wait_for_nothing, "dispatch", "s-tx", 0, "recipients"),
+    Caught(planned.commits_wait_for_nothing, "disjoint", "s-tx", 10, "recipients"),
     # Clients
     Caught(clients.frames_share_one_queue, "disjoint", "d-tx", 2, "liveness"),
     Caught(clients.operations_are_not_awaited, "dispatch", "d-tx", 1, "consistency"),

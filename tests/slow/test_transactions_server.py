@@ -77,9 +77,8 @@ async def test_a_subscriber_that_goes_away_meanwhile_does_not_either(tmp_path: P
             publishing = asyncio.create_task(tx.publish({**DATA, "n": 1}))
 
             async def is_pending() -> bool:
-                return any(
-                    "client:A" in row["operations"].popitem()[1] for row in await open_at(overlay, "b3")
-                )
+                rows = await open_at(overlay, "b3")
+                return any("client:A" in awaiting for row in rows for awaiting in row["operations"].values())
 
             await eventually("b3 waits for A", is_pending)
             way.take_away()
