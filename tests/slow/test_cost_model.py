@@ -23,6 +23,8 @@ from labctl.simulate.runner import regular
 from labctl.simulate.world import SimClient, World
 from tests.scripted import CROSSING_S, Script, Tree, ask, line
 
+pytestmark = pytest.mark.slow
+
 INSTANCES = tuple(range(1000))
 
 LINE_3 = line("b1", "b2", "b3")

@@ -19,6 +19,8 @@ from labctl.checks.verdict import Verdict
 from labctl.simulate.stage import play
 from labctl.simulate.world import World
 
+pytestmark = pytest.mark.slow
+
 HOMES = {"E": "b1", "D": "b2", "A1": "b3", "A2": "b1"}
 
 
