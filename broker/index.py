@@ -154,14 +154,8 @@ class Index:
                 piles = (*piles, pile)
         return self._add_ranged(piles, event, names, found) if piles else found
 
-    def hops_within(self, tag: str, event: Event) -> Collection[str]:
-        """The same for the committed view plus the transaction's own records."""
-        return self.hops_with(
-            ((r, self._clients[r.client].home.hop) for r in self._tagged.get(tag, ())), event
-        )
-
     def hops_with(self, extra: Iterable[tuple[Record, str]], event: Event) -> Collection[str]:
-        """The same for the committed view plus other records, each with its client's hop."""
+        """The same for the committed view plus other records, such as a transaction's, each with its client's hop."""
         own: dict[str, tuple[Record, str]] = {}
         for record, hop in extra:
             if contains(record.filter, event):

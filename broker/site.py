@@ -104,6 +104,12 @@ class Site:
             if record.tag is None:
                 guest.space.change(record.positive, record.filter)
 
+    def commit(self, tag: str) -> None:
+        """What a transaction has written under its tag becomes everybody's."""
+        for record in self.routing.commit(tag):
+            if record.kind in ("adv", "uadv"):
+                self.rebuild_space(record.client)
+
     def note(self, ready: Ready, name: str, **fields: Any) -> None:
         """A line for the history, if one is kept."""
         if self.keeps_history:

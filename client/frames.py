@@ -38,20 +38,16 @@ class Tcm(Struct, frozen=True):
     payload: bytes
 
 
-class Words:
-    """What a client may say, checked at the caller: filled in by the session."""
+class Words(Protocol):
+    """What a client may say, checked at the caller: the session's."""
 
-    def filter(self, constraints: Mapping[str, Any]) -> Filter:
-        raise NotImplementedError
+    def filter(self, constraints: Mapping[str, Any]) -> Filter: ...
 
-    def event(self, event: Mapping[str, Value], payload: bytes) -> tuple[Event, bytes]:
-        raise NotImplementedError
+    def event(self, event: Mapping[str, Value], payload: bytes) -> tuple[Event, bytes]: ...
 
-    def may_publish(self, event: Event) -> bool:
-        raise NotImplementedError
+    def may_publish(self, event: Event) -> bool: ...
 
-    def advertised(self, positive: bool, filter_: Filter) -> None:
-        raise NotImplementedError
+    def advertised(self, positive: bool, filter_: Filter) -> None: ...
 
 
 class Part(Struct, eq=False):

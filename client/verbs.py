@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args, overload
 
@@ -25,7 +26,7 @@ from client.outcome import Outcome
 from client.plans import Plan, PlannedTransaction, Plans
 from client.port import Future, Port, fail, resolve
 from client.session import Arrived, Delivery, Done, PublicationRefused, Session
-from client.transactions import LIFETIME_S, Handler, Note, Transaction, Transactions, Words
+from client.transactions import LIFETIME_S, Handler, Note, Transaction, Transactions
 
 Protocol = Literal["d-tx", "d-tx-optimistic", "d-tx-ni"]
 PlanMode = Literal["s-tx", "s-tx-safe"]
@@ -33,7 +34,7 @@ PlanMode = Literal["s-tx", "s-tx-safe"]
 _PLAN_MESSAGES = (Step, StepAbort, StepCommit, StepDone, StepEnded, StepFailed, StepPrepared)
 
 
-class SessionWords(Words):
+class SessionWords:
     """The checks of a session, for transactions."""
 
     def __init__(self, session: Session) -> None:
@@ -52,7 +53,7 @@ class SessionWords(Words):
         self._session.space.change(positive, filter_)
 
 
-class Verbs:
+class Verbs(ABC):
     def __init__(
         self,
         client_id: str,
@@ -91,9 +92,9 @@ class Verbs:
         """Take the filter out of what is subscribed; it may be a part of an earlier subscription."""
         await self._request("usub", constraints)
 
+    @abstractmethod
     async def publish(self, event: Mapping[str, Value], payload: bytes = b"") -> None:
         """Send an event; waits only while the broker is behind."""
-        raise NotImplementedError
 
     async def settled(self, timeout_s: float | None = None) -> None:
         """Returns when everything issued before it holds at every broker."""
@@ -135,21 +136,21 @@ class Verbs:
 
     # What the shell supplies and tells
 
+    @abstractmethod
     def delivered(self, publication: Delivery, tx: str) -> None:
         """A committed transaction has published this."""
-        raise NotImplementedError
 
+    @abstractmethod
     def joined(self) -> None:
         """The client is known at every broker."""
-        raise NotImplementedError
 
     def refused(self, reason: str) -> None:
         """A publication was not taken."""
         self.refusals.append(reason)
 
+    @abstractmethod
     def _check_open(self) -> None:
         """Raise if the session has ended."""
-        raise NotImplementedError
 
     def receive(self, message: AnyMessage) -> None:
         """Everything but regular publications."""

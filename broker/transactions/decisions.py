@@ -63,9 +63,7 @@ class Decisions:
         return ready
 
     def _keep(self, context: Context) -> Ready:
-        for record in self._routing.commit(context.tx):
-            if record.kind in ("adv", "uadv"):
-                self._site.rebuild_space(record.client)
+        self._site.commit(context.tx)
         return Ready([], [])
 
     def _end(self, context: Context, tomb: Tomb, message: Commit | Abort) -> Ready:

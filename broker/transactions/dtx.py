@@ -60,7 +60,7 @@ class Dtx:
             TxAck: lambda client, message: self._ack(client_hop(client), message),
             Prepare: lambda client, message: self._prepare(client_hop(client), message),
             Commit: self._commit_for_client,
-            Abort: self._abort_for_client,
+            Abort: lambda client, message: self._abort(client_hop(client), message),
             Ended: lambda client, message: self.decisions.ended(client_hop(client), message),
         }
         self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
@@ -236,9 +236,6 @@ class Dtx:
         ready = self.decisions.commit(context, source)
         ready += self._pump()
         return ready
-
-    def _abort_for_client(self, client: str, message: Abort) -> Ready:
-        return self._abort(client_hop(client), message)
 
     def _abort(self, source: Hop, message: Abort) -> Ready:
         context = self._open(message.tx)

@@ -251,9 +251,7 @@ class Stx:
 
     def _commit(self, state: Open, message: StepCommit, source: Hop, ready: Ready) -> None:
         state.status = "committed"
-        for record in self._routing.commit(state.tx):
-            if record.kind in ("adv", "uadv"):
-                self._site.rebuild_space(record.client)
+        self._site.commit(state.tx)
         self._site.note(ready, "committed", tx=state.tx)
         self._end(state, source, message, ready)
 

@@ -7,6 +7,7 @@ FIFO, so whoever got a publication that was not for it has said so by then.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any
 
@@ -23,7 +24,7 @@ READY_S = 0.1
 """Between two calls of a member that has not been answered."""
 
 
-class Role:
+class Role(ABC):
     def __init__(self, name: str, cast: Cast, options: Options) -> None:
         self.name = name
         self.cast = cast
@@ -42,19 +43,22 @@ class Role:
         """A publication has arrived."""
         self.take(str(delivery.event["space"]), delivery.event)
 
-    async def on_tcm(self, tcm: Tcm, frame: Frame) -> None:
+    async def on_tcm(self, tcm: Tcm, frame: Frame) -> None:  # noqa: B027 (most roles are never asked)
         """A control message of a D-TX transaction."""
 
+    @abstractmethod
     async def run(self, stage: Stage) -> Report | None:
-        raise NotImplementedError
+        """Play it to the end."""
 
     # What a scenario fills in
 
+    @abstractmethod
     async def introduce(self) -> None:
         """Advertise and subscribe what the role needs."""
 
+    @abstractmethod
     def take(self, space: str, event: Event) -> None:
-        raise NotImplementedError
+        """A publication of the scenario has arrived."""
 
     def do(self, work: Coroutine[Any, Any, None]) -> None:
         """Beside everything else; what goes wrong is told at the end."""
@@ -132,21 +136,24 @@ class Coordinator(Role):
 
     # What a scenario fills in
 
+    @abstractmethod
     def attempt(self, number: int) -> Attempt:
         """What has to happen in the transaction of this number."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def within(self, frame: Frame, attempt: Attempt) -> None:
         """The coordinator's operations in D-TX."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fill(self, plan: Plan, attempt: Attempt) -> None:
         """Everybody's operations in S-TX."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def by_hand(self, attempt: Attempt) -> None:
         """BL-WAIT: regular operations, and a wait for them to take effect."""
-        raise NotImplementedError
+
+    def take(self, space: str, event: Event) -> None:
+        raise ScenarioError(f"{self.name} did not ask for a publication in {space}: {event}")
 
     # Playing it
 

@@ -86,36 +86,27 @@ class Program(Struct, frozen=True):
     spaces: tuple[str, ...] = ("d",)
 
 
+VERBS = {"adv": "advertise", "uadv": "unadvertise", "sub": "subscribe", "usub": "unsubscribe"}
+
+
+def say(speaker: Any, op: Op) -> Any:
+    """The verb of an operation, at whatever has verbs: a client, a frame (to be awaited), a plan."""
+    if op.kind == "pub":
+        return speaker.publish(op.event)
+    return getattr(speaker, VERBS[op.kind])(op.constraints)
+
+
 async def perform(frame: Frame, op: Op, label: bytes) -> None:
     """One operation of a D-TX transaction."""
-    if op.kind == "adv":
-        await frame.advertise(op.constraints)
-    elif op.kind == "uadv":
-        await frame.unadvertise(op.constraints)
-    elif op.kind == "sub":
-        await frame.subscribe(op.constraints)
-    elif op.kind == "usub":
-        await frame.unsubscribe(op.constraints)
-    elif op.kind == "pub":
-        await frame.publish(op.event)
-    else:
-        await frame.tcm(op.event, label)
+    await (frame.tcm(op.event, label) if op.kind == "tcm" else say(frame, op))
 
 
 def as_plan(body: tuple[Op, ...], plan: Plan | None = None) -> Plan:
     """The same body, all at once; a `tcm` asks the one client that it names."""
     plan = Plan() if plan is None else plan
     for op in body:
-        if op.kind == "adv":
-            plan.advertise(op.constraints)
-        elif op.kind == "uadv":
-            plan.unadvertise(op.constraints)
-        elif op.kind == "sub":
-            plan.subscribe(op.constraints)
-        elif op.kind == "usub":
-            plan.unsubscribe(op.constraints)
-        elif op.kind == "pub":
-            plan.publish(op.event)
+        if op.kind != "tcm":
+            say(plan, op)
         elif op.reaction(op.to):
             as_plan(op.reaction(op.to), plan.tcm(op.to))
     return plan

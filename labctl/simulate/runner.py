@@ -25,6 +25,7 @@ from labctl.simulate.programs import (
     label_of,
     labelled,
     perform,
+    say,
 )
 from labctl.simulate.world import SimClient, World
 
@@ -210,16 +211,7 @@ class Run:
 
 async def regular(client: SimClient, op: Op) -> None:
     try:
-        if op.kind == "adv":
-            await client.advertise(op.constraints)
-        elif op.kind == "uadv":
-            await client.unadvertise(op.constraints)
-        elif op.kind == "sub":
-            await client.subscribe(op.constraints)
-        elif op.kind == "usub":
-            await client.unsubscribe(op.constraints)
-        else:
-            await client.publish(op.event)
+        await say(client, op)
     except SessionClosed:
         raise
     except ClientError:

@@ -188,8 +188,8 @@ def test_the_answer_of_a_crowd_is_a_shared_object_unless_a_hop_is_in_doubt() -> 
 def test_tagged_records_are_seen_by_their_transaction_alone() -> None:
     index = filled(record("sub", "c1", 1, {"a": 1}, tag="t1"), record("sub", "c3", 1, {"a": 1}))
     assert set(index.hops({"a": 1})) == {"south"}
-    assert set(index.hops_within("t1", {"a": 1})) == {"north", "south"}
-    assert set(index.hops_within("t2", {"a": 1})) == {"south"}
+    assert set(index.hops_with(index.tagged("t1"), {"a": 1})) == {"north", "south"}
+    assert set(index.hops_with(index.tagged("t2"), {"a": 1})) == {"south"}
     assert index.subscribed("c1", {"a": 1}, "t1")
     assert not index.subscribed("c1", {"a": 1})
 
@@ -201,7 +201,7 @@ def test_commit_makes_tagged_records_part_of_the_view_and_drop_forgets_them() ->
     assert kept.tag is None
     assert index.drop("t2") == [dropped]
     assert index.commit("t2") == index.drop("t1") == []
-    assert set(index.hops_within("t2", {"a": 1})) == {"north"}
+    assert set(index.hops_with(index.tagged("t2"), {"a": 1})) == {"north"}
     assert list(index) == [kept]
 
 
@@ -213,7 +213,7 @@ def test_a_transaction_that_takes_one_client_out_leaves_the_others_behind_its_ho
         record("usub", "c1", 2, {"a": 1}, tag="t1"),
         record("usub", "c3", 2, {"a": 1}, tag="t1"),
     )
-    assert set(index.hops_within("t1", {"a": 1})) == {"north"}
+    assert set(index.hops_with(index.tagged("t1"), {"a": 1})) == {"north"}
     index.commit("t1")
     assert set(index.hops({"a": 1})) == {"north"}
 
@@ -224,7 +224,7 @@ def test_a_transaction_that_takes_one_client_out_and_another_in_keeps_their_hop(
         record("usub", "c1", 2, {"a": 1}, tag="t1"),
         record("sub", "c2", 1, {"a": 1}, tag="t1"),
     )
-    assert set(index.hops_within("t1", {"a": 1})) == {"north"}
+    assert set(index.hops_with(index.tagged("t1"), {"a": 1})) == {"north"}
 
 
 def test_records_of_a_client_come_in_the_order_of_stamps() -> None:

@@ -45,7 +45,7 @@ def agree(index: Index, oracle: Oracle, event: Event) -> None:
     assert len(committed) == len(set(committed))
     assert set(committed) == oracle.hops(event), event
     for tag in TAGS:
-        assert set(index.hops_within(tag, event)) == oracle.hops(event, tag), (tag, event)
+        assert set(index.hops_with(index.tagged(tag), event)) == oracle.hops(event, tag), (tag, event)
     for client in CLIENTS:
         assert index.subscribed(client, event) == oracle.subscribed(client, event), (client, event)
         assert index.subscribed(client, event, "t1") == oracle.subscribed(client, event, "t1")
