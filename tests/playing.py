@@ -77,13 +77,14 @@ class Playing:
             return bool(self.coordinator.report.attempts)
         return all(isinstance(role, Member) and role.is_playing for role in self.roles.values())
 
-    async def run(self) -> None:
+    async def run(self, coordinator_after_s: float = 0.0) -> None:
         """Until the coordinator has said stop; sessions stay open."""
         async with asyncio.TaskGroup() as group:
-            for role in self.roles:
-                group.create_task(self._run(role))
+            for name, role in self.roles.items():
+                group.create_task(self._run(name, coordinator_after_s if role is self.coordinator else 0.0))
 
-    async def _run(self, name: str) -> None:
+    async def _run(self, name: str, after_s: float) -> None:
+        await asyncio.sleep(after_s)
         role = self.roles[name]
         session = connect(
             self._homes[name],

@@ -93,7 +93,6 @@ class Member(Role):
         await session.advertise(cast.in_("ack", to=cast.coordinator))
         await session.subscribe(cast.in_("order", to=self.name))
         await self._begin(stage)
-        session.note("started")
         deadline = stage.clock() + self.options.ready_s
         while not self._orders["go"].done():
             if stage.clock() > deadline:
@@ -108,7 +107,10 @@ class Member(Role):
 
     def deliver(self, delivery: Delivery) -> None:
         if delivery.event["space"] == "order":
-            resolve(self._orders.get(str(delivery.event["what"])), delivery.event["state"])
+            what = str(delivery.event["what"])
+            if what == "go":  # not before: until then the coordinator's own subscriptions may hold nowhere
+                self.stage.session.note("started")
+            resolve(self._orders.get(what), delivery.event["state"])
         else:
             super().deliver(delivery)
 

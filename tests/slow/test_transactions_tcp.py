@@ -80,6 +80,19 @@ async def test_all_approaches_at_once_keep_their_promises(tmp_path: Path, scenar
     all_valid(verdicts(result))
 
 
+@in_loop
+async def test_members_may_call_before_their_coordinator_is_there(tmp_path: Path) -> None:
+    with brokers(tmp_path, LINE, start=False) as overlay:
+        result = keep_histories(tmp_path, overlay.names)
+        await start(overlay)
+        homes = {role: overlay.address(home) for role, home in PLACES["consolidation"].items()}
+        async with on_stage([Playing(result, "consolidation", homes, Options("s-tx", 3))]) as [playing]:
+            await playing.run(coordinator_after_s=0.5)
+            await nothing_is_open(overlay)
+            await keep_tables(overlay, result)
+    all_valid(verdicts(result), "serializability")  # S-TX does not promise it
+
+
 @pytest.mark.parametrize("victim", ["E", "D", "A1"])
 @in_loop
 async def test_a_client_that_is_killed_leaves_nothing_half_done(tmp_path: Path, victim: str) -> None:
