@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from labctl import bench_cli, check_cli, doctor, overlay_cli, simulate_cli
+from labctl import bench_cli, check_cli, doctor, overlay_cli, run_cli, simulate_cli
 from labctl.exits import DONE, INFRASTRUCTURE, INTERRUPTED, LabError
 from labctl.output import Output, print_error
 
@@ -48,6 +48,10 @@ app.add_typer(overlay_cli.app, name="overlay")
 app.add_typer(bench_cli.app, name="bench")
 app.command("simulate", epilog=simulate_cli.EPILOG)(simulate_cli.simulate)
 app.command("check", epilog="Example: labctl check results/latest --json")(check_cli.check)
+app.add_typer(run_cli.app, name="run")
+app.command("calibrate-wait", epilog="Example: labctl calibrate-wait --step 1ms --json")(
+    run_cli.calibrate_wait
+)
 
 
 def _print_version(wanted: bool) -> None:

@@ -52,6 +52,10 @@ class Node:
             found[name] = self._beside(value_node)
         return found
 
+    @property
+    def is_sequence(self) -> bool:
+        return isinstance(self._node, yaml.SequenceNode)
+
     def sequence(self) -> list[Node]:
         if not isinstance(self._node, yaml.SequenceNode):
             raise self.error(f"expected a list, found {self._kind()}")
@@ -73,6 +77,12 @@ class Node:
         value = self._scalar()
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(f"expected a whole number, found {self._kind()}")
+        return value
+
+    def boolean(self) -> bool:
+        value = self._scalar()
+        if not isinstance(value, bool):
+            raise self.error(f"expected true or false, found {self._kind()}")
         return value
 
     def _beside(self, node: yaml.Node) -> Node:

@@ -1,0 +1,223 @@
+"""Calibrations as artefacts: what one holds for, where it is kept, whether it is stale, and how it is made.
+
+One is kept per configuration in `results/calibrations/`, and copied into every result that uses it. It holds
+for the cell, the delays, the placements, the code and the machine that it was made with, and for no other.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from labctl import calibrate, drivers, needs, provenance, results, runner, schedule
+from labctl.calibrate import Calibration, Outcome, Procedure
+from labctl.exits import UsageProblem
+from labctl.experiment import Cell, Links
+from labctl.runner import Job, Watch
+
+NEEDS_TRANSACTIONS = 200
+NEEDS_WAIT_MS = 100.0
+"""While it is read how long transactions need; has no influence on that."""
+WARM_UP = 3
+_TIED = ("delay", "code", "machine", "scenario")
+
+
+class Stale(UsageProblem):
+    """A calibration that was made under other conditions."""
+
+
+class Setting(Struct, frozen=True):
+    """What a calibration is made for."""
+
+    cell: Cell
+    links: Links | None
+    seed: int
+    repetitions: int
+    """The placements over which transactions are spread."""
+    transactions: int
+    """So many correct ones in a row, per coordinator."""
+    procedure: Procedure = "needs"
+
+    @property
+    def name(self) -> str:
+        bare = "" if self.links is not None else "-nodelay"
+        return f"{self.cell.id}-{self.transactions}x{self.repetitions}-seed{self.seed}{bare}"
+
+    def configuration(self) -> dict[str, Any]:
+        machine = provenance.machine()
+        return {
+            **self.cell.parameters(),
+            "delay": None if self.links is None else msgspec.structs.asdict(self.links),
+            "seed": self.seed,
+            "placements": self.repetitions,
+            "transactions": self.transactions,
+            "code": provenance.code(),
+            "machine": {name: machine[name] for name in ("cpus", "model")},
+        }
+
+
+# Keeping
+
+
+def path(root: Path, setting: Setting) -> Path:
+    return root / "calibrations" / f"{setting.name}.json"
+
+
+def stored(root: Path, setting: Setting) -> dict[str, Any] | None:
+    """The one for this configuration; raises if the one that is there was made under other conditions."""
+    where = path(root, setting)
+    if not where.exists():
+        return None
+    artefact: dict[str, Any] = results.read_json(where)
+    changed = _changed(artefact, setting.configuration())
+    if changed:
+        raise Stale(
+            f"the calibration {where} of {artefact.get('made')} does not hold any more: {', '.join(changed)} changed; "
+            "make it anew with `labctl calibrate-wait` or `labctl run experiment --recalibrate`"
+        )
+    return artefact
+
+
+def _changed(artefact: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    before = artefact.get("configuration", {})
+    after = msgspec.json.decode(msgspec.json.encode(now))
+    changed = []
+    for name, value in after.items():
+        known = before.get(name)
+        if known == value:
+            continue
+        if name == "code" and isinstance(known, dict):
+            changed += [f"the code of the {part}" for part in value if known.get(part) != value[part]]
+        else:
+            changed.append(name)
+    return changed
+
+
+def keep(root: Path, setting: Setting, calibration: Calibration) -> dict[str, Any]:
+    artefact = describe(setting, calibration)
+    where = path(root, setting)
+    where.parent.mkdir(parents=True, exist_ok=True)
+    results.write_json(where, artefact)
+    return artefact
+
+
+def describe(setting: Setting, calibration: Calibration) -> dict[str, Any]:
+    return {
+        "configuration": setting.configuration(),
+        **msgspec.to_builtins(calibration),
+        "meaning": calibration.meaning,
+        "procedure": setting.procedure,
+        "made": results.now(),
+    }
+
+
+# Making
+
+
+class Bench:
+    """Runs transactions of a cell with a given wait, spread over the placements of its repetitions."""
+
+    def __init__(self, setting: Setting, scratch: Path, watch: Watch, say: Callable[[str], None]) -> None:
+        self._setting = setting
+        self._scratch = scratch
+        self._watch = watch
+        self._say = say
+        self._runs = 0
+
+    def run(self, wait_ms: float, transactions: int) -> list[Outcome]:
+        """Ends at the first that goes wrong."""
+        self._runs += 1
+        self._say(f"{self._setting.cell.id}: trying a wait of {wait_ms:g} ms")
+        outcomes: list[Outcome] = []
+        for repetition, share in enumerate(spread(transactions, self._setting.repetitions), start=1):
+            job = self._job(repetition, share, wait_ms, ends_at_fault=True)
+            ran = self._one(job, lambda folder: None)
+            outcomes += [_outcome(record, repetition) for record in ran if not record.warm_up]
+            if not all(outcome.correct for outcome in outcomes):
+                break
+        return outcomes
+
+    def needs_ms(self, transactions: int = NEEDS_TRANSACTIONS) -> list[float]:
+        """How long each of so many transactions needed."""
+        self._runs += 1
+        self._say(f"{self._setting.cell.id}: reading how long {transactions} transactions need")
+        found: list[float] = []
+        for repetition, share in enumerate(spread(transactions, self._setting.repetitions), start=1):
+            job = replace(self._job(repetition, share, NEEDS_WAIT_MS), history_detail="all")
+            self._one(job, lambda folder, job=job: found.extend(_needs(job, folder)))  # type: ignore[misc]
+        return found
+
+    def _job(self, repetition: int, share: int, wait_ms: float, ends_at_fault: bool = False) -> Job:
+        setting = self._setting
+        unit = schedule.unit(setting.cell, repetition, setting.seed)
+        # Other delays than those of the measurement, and others in every run.
+        seed = schedule.seed_of(
+            setting.seed, setting.cell.id, "calibration", str(self._runs), str(repetition)
+        )
+        return Job(
+            unit=replace(unit, seed=seed),
+            transactions=share,
+            warm_up=WARM_UP,
+            links=setting.links,
+            wait_ms=wait_ms,
+            history_detail="outcomes",
+            ends_at_fault=ends_at_fault,
+        )
+
+    def _one(self, job: Job, look: Callable[[Path], None]) -> Sequence[drivers.Record]:
+        folder = self._scratch / "calibration"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        ran = runner.run(job, folder, self._watch)
+        look(folder)
+        shutil.rmtree(folder)
+        return ran.records
+
+
+def make(
+    setting: Setting,
+    scratch: Path,
+    watch: Watch = lambda progress: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Calibration:
+    bench = Bench(setting, scratch, watch, say)
+    assert setting.cell.step_ms is not None, "only BL-WAIT is calibrated"
+    search = calibrate.Search(bench.run, setting.cell.step_ms, setting.transactions)
+    if setting.procedure == "paper":
+        return search.paper()
+    return search.from_needs(bench.needs_ms())
+
+
+def spread(transactions: int, placements: int) -> list[int]:
+    """As evenly as possible, and not more placements than transactions."""
+    used = min(transactions, placements)
+    return [transactions // used + (index < transactions % used) for index in range(used)]
+
+
+def _outcome(record: drivers.Record, repetition: int) -> Outcome:
+    fault = record.fault or ("" if record.correct else record.outcome or "unknown")
+    return Outcome(
+        correct=record.correct is True,
+        fault=fault,
+        label=f"placement {repetition}, copy {record.copy}, transaction {record.number}",
+    )
+
+
+def _needs(job: Job, folder: Path) -> list[float]:
+    found: list[float] = []
+    for client in drivers.cast(job.unit.cell):
+        if not client.coordinates:
+            continue
+        publisher = needs.PUBLISHER + drivers.suffix(job.unit.cell, client.copy)
+        broker = job.unit.placement[publisher]
+        found += needs.needs_ms(
+            needs.read(folder / "history" / f"{client.name}.jsonl"),
+            needs.read(folder / "history" / f"{broker}.jsonl"),
+        )
+    return found

@@ -1,0 +1,239 @@
+"""Conducts an experiment: makes or takes calibrations, runs what is not finished yet, keeps what is.
+
+A repetition counts when its folder has been renamed into place; whatever happens before that loses only
+this one. A repetition that fails is kept apart with its logs, and the next one is run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from labctl import calibrations, experiment, provenance, results, runner, schedule
+from labctl.calibrate import Procedure
+from labctl.calibrations import Setting
+from labctl.exits import LabError
+from labctl.experiment import Cell, Disruption, Experiment, Links
+from labctl.results import Folder, ResumeRefused
+from labctl.runner import Job, Progress, Ran
+from labctl.schedule import Profile, Unit
+
+FAILURES_IN_A_ROW_MAX = 3
+"""After so many something is wrong that trying the next one will not mend."""
+
+
+class GaveUp(LabError):
+    """Too many repetitions have failed one after another."""
+
+
+class Order(Struct, frozen=True):
+    """What the user asked for, resolved."""
+
+    name: str
+    experiments: tuple[Experiment, ...]
+    cells: tuple[Cell, ...]
+    """Those of all experiments that `--only` lets through, each once."""
+    profile: Profile
+    repetitions: int
+    seed: int
+    links: Links | None
+    only: tuple[str, ...] = ()
+
+    @property
+    def disruption(self) -> Disruption:
+        with_it = [e for e in self.experiments if any(c.scenario == "disruption" for c in e.cells)]
+        return with_it[0].disruption if with_it else Disruption()
+
+    def units(self) -> list[Unit]:
+        return schedule.units(self.cells, self.repetitions, self.seed)
+
+    def setting(self, cell: Cell, procedure: Procedure = "needs") -> Setting:
+        return Setting(cell, self.links, self.seed, self.repetitions, self.profile.calibration, procedure)
+
+    def run(self) -> dict[str, Any]:
+        """What `run.json` says."""
+        return {
+            "experiment": self.name,
+            "profile": self.profile.name,
+            "seed": self.seed,
+            "resolved": self._resolved(),
+            "cells": self._cells(),
+            "testbed": {"kind": "local", "delay": self._delay()},
+            "code": provenance.code(),
+            "git": provenance.git(),
+            "versions": provenance.versions(),
+            "machine": provenance.machine(),
+        }
+
+    def _resolved(self) -> dict[str, Any]:
+        return {
+            "profile": msgspec.to_builtins(self.profile),
+            "repetitions": self.repetitions,
+            "only": list(self.only),
+            "experiments": {each.name: each.resolved() for each in self.experiments},
+        }
+
+    def _cells(self) -> list[dict[str, Any]]:
+        whose = experiment.cells_of(self.experiments)
+        return [
+            {
+                "id": cell.id,
+                "parameters": cell.parameters(),
+                "repetitions": self.repetitions,
+                "experiments": list(whose[cell]),
+            }
+            for cell in self.cells
+        ]
+
+    def _delay(self) -> dict[str, Any] | None:
+        if self.links is None:
+            return None
+        return {**msgspec.to_builtins(self.links), "stalls": any(cell.stalls for cell in self.cells)}
+
+
+def order(
+    name: str, profile: Profile, seed: int, only: Sequence[str], repeat: int | None, with_delay: bool
+) -> Order:
+    experiments = experiment.find(name)
+    everything = list(experiment.cells_of(experiments))
+    chosen = experiment.only(everything, only)
+    if not only:
+        chosen = [cell for cell in chosen if not profile.leaves_out(cell)]
+    if not with_delay:
+        chosen = [cell for cell in chosen if not cell.stalls]
+    if not chosen:
+        raise experiment.ExperimentError(
+            f"an empty matrix: nothing of {name} is left with this profile and these options"
+        )
+    return Order(
+        name=Path(name).stem,
+        experiments=experiments,
+        cells=tuple(chosen),
+        profile=profile,
+        repetitions=repeat or profile.repetitions,
+        seed=seed,
+        links=experiments[0].links if with_delay else None,
+        only=tuple(only),
+    )
+
+
+class View(Protocol):
+    """Who watches."""
+
+    def say(self, text: str) -> None: ...
+    def calibrating(self, cell: str, number: int, total: int) -> None: ...
+    def started(self, unit: Unit, left_s: float) -> None: ...
+    def progress(self, progress: Progress) -> None: ...
+    def finished(self, unit: Unit, ran: Ran, left_s: float) -> None: ...
+    def failed(self, unit: Unit, reason: str, kept: Path) -> None: ...
+
+
+class Report(Struct, frozen=True):
+    folder: str
+    done: int
+    """Repetitions that are finished, those of before a resume included."""
+    total: int
+    failed: tuple[str, ...]
+
+
+def begin(root: Path, what: Order) -> Folder:
+    return results.create(root, what.run())
+
+
+def resume(root: Path, what: Order) -> Folder:
+    folder = results.latest(root, what.name)
+    results.refuse_changes(folder, what.run())
+    _refuse_new_calibrations(root, folder, what)
+    folder.clear_unfinished()
+    return folder
+
+
+def _refuse_new_calibrations(root: Path, folder: Folder, what: Order) -> None:
+    for cell in what.cells:
+        used = folder.calibration(cell.id) if cell.waits else None
+        kept = calibrations.path(root, what.setting(cell))
+        if used is not None and kept.exists() and results.read_json(kept) != used:
+            raise ResumeRefused(
+                f"the calibration of {cell.id} has been made anew since {folder.path} was begun; "
+                "start a new result without --resume"
+            )
+
+
+def carry_out(root: Path, folder: Folder, what: Order, view: View, recalibrate: bool = False) -> Report:
+    """Everything that is not finished. The caller holds the lock."""
+    waits = _calibrated(root, folder, what, view, recalibrate)
+    done = folder.finished()
+    todo = [unit for unit in what.units() if unit.key not in done]
+    pace = schedule.Pace(
+        {
+            c.id: schedule.estimate_s(c, what.profile, what.disruption, what.links is not None)
+            for c in what.cells
+        }
+    )
+    failed: list[str] = []
+    in_a_row = 0
+    for place, unit in enumerate(todo):
+        view.started(unit, pace.left_s([each.cell.id for each in todo[place:]]))
+        try:
+            ran = _one(folder, what, unit, waits.get(unit.cell.id), view)
+        except LabError as error:
+            failed.append(unit.label)
+            in_a_row += 1
+            kept = folder.keep_failed(folder.staged(*unit.key), *unit.key, str(error))
+            view.failed(unit, str(error), kept)
+            if in_a_row == FAILURES_IN_A_ROW_MAX:
+                raise GaveUp(
+                    f"{in_a_row} repetitions in a row have failed, the last because {error}; "
+                    f"their logs are in {folder.path / 'failed'}; --resume goes on"
+                ) from error
+            continue
+        in_a_row = 0
+        pace.took(unit.cell.id, ran.seconds)
+        view.finished(unit, ran, pace.left_s([each.cell.id for each in todo[place + 1 :]]))
+    folder.clear_unfinished()
+    return Report(str(folder.path), len(folder.finished()), len(what.units()), tuple(failed))
+
+
+def _one(folder: Folder, what: Order, unit: Unit, wait_ms: float | None, view: View) -> Ran:
+    staged = folder.start(*unit.key)
+    job = Job(
+        unit=unit,
+        transactions=what.profile.transactions,
+        warm_up=what.profile.warm_up,
+        links=what.links,
+        wait_ms=wait_ms,
+        disruption=what.disruption,
+        profile=what.profile.name,
+    )
+    ran = runner.run(job, staged, view.progress)
+    folder.finish(staged, *unit.key)
+    return ran
+
+
+def _calibrated(root: Path, folder: Folder, what: Order, view: View, anew: bool) -> Mapping[str, float]:
+    """Wait by cell; those that are missing are made now."""
+    waiting = [cell for cell in what.cells if cell.waits]
+    found: dict[str, float] = {}
+    for cell in waiting:
+        artefact = folder.calibration(cell.id)
+        if artefact is None and not anew:
+            artefact = calibrations.stored(root, what.setting(cell))
+            if artefact is not None:
+                folder.add_calibration(cell.id, artefact)
+        if artefact is not None:
+            found[cell.id] = artefact["wait_ms"]
+    missing = [cell for cell in waiting if cell.id not in found]
+    for number, cell in enumerate(missing, start=1):
+        view.calibrating(cell.id, number, len(missing))
+        setting = what.setting(cell)
+        began = time.monotonic()
+        calibration = calibrations.make(setting, folder.path / ".running", view.progress, view.say)
+        folder.add_calibration(cell.id, calibrations.keep(root, setting, calibration))
+        found[cell.id] = calibration.wait_ms
+        view.say(f"{cell.id}: wait {calibration.wait_ms:g} ms after {time.monotonic() - began:.0f} s")
+    return found

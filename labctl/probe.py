@@ -1,0 +1,80 @@
+"""Proof that an overlay is up: an event through every link, in both directions, and back to its neighbour.
+
+One client per broker subscribes to what is meant for its broker. The overlay is a tree, so an event from a
+client of one broker to a client of its neighbour can only have come over the link between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+
+from client.connection import Connection, connect
+from client.errors import ClientError
+from client.session import Delivery
+from labctl.exits import LabError
+from labctl.topology import Topology
+
+TIMEOUT_S = 10.0
+
+
+class NotUp(LabError):
+    """A link, or a lone broker, that lets nothing through."""
+
+
+def prove(topology: Topology, addresses: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> dict[str, float]:
+    """Milliseconds that an event took from a client to one at the neighbour, by `b1>b2`. Not from a running loop."""
+    return asyncio.run(_prove(topology, addresses, timeout_s))
+
+
+async def _prove(topology: Topology, addresses: Mapping[str, str], timeout_s: float) -> dict[str, float]:
+    ways = [way for link in topology.links for way in (link, link[::-1])]
+    ways = ways or [(topology.brokers[0], topology.brokers[0])]
+    probe = _Probe(ways)
+    try:
+        async with asyncio.timeout(timeout_s):
+            async with AsyncExitStack() as leaving:
+                sessions = {
+                    broker: await leaving.enter_async_context(
+                        connect(addresses[broker], client_id=f"probe.{broker}", on_delivery=probe.arrived)
+                    )
+                    for broker in topology.brokers
+                }
+                return await probe.run(sessions)
+    except TimeoutError:
+        raise NotUp(f"no event came through in {timeout_s:g} s: {probe.missing()}") from None
+    except ClientError as error:
+        raise NotUp(f"the overlay cannot be probed: {error}") from None
+
+
+class _Probe:
+    def __init__(self, ways: list[tuple[str, str]]) -> None:
+        self._ways = ways
+        self._left_at: dict[str, float] = {}
+        self._took_ms: dict[str, float] = {}
+        self._all = asyncio.Event()
+
+    def arrived(self, delivery: Delivery) -> None:
+        way = str(delivery.event["way"])
+        self._took_ms[way] = round((time.monotonic() - self._left_at[way]) * 1e3, 3)
+        if len(self._took_ms) == len(self._ways):
+            self._all.set()
+
+    async def run(self, sessions: Mapping[str, Connection]) -> dict[str, float]:
+        for broker, session in sessions.items():
+            await session.subscribe({"probe": broker})
+            for target in {there for here, there in self._ways if here == broker}:
+                await session.advertise({"probe": target})
+        for session in sessions.values():
+            await session.settled()
+        for here, there in self._ways:
+            way = f"{here}>{there}"
+            self._left_at[way] = time.monotonic()
+            await sessions[here].publish({"probe": there, "way": way})
+        await self._all.wait()
+        return dict(self._took_ms)
+
+    def missing(self) -> str:
+        return ", ".join(way for way in (f"{a}>{b}" for a, b in self._ways) if way not in self._took_ms)

@@ -1,0 +1,90 @@
+"""What a run was made with: the code, by its content; versions; the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+
+RUNNER = (
+    "calibrate", "calibrations", "conduct", "crew", "drivers", "experiment", "launch", "nodefile", "overlay", "probe",
+    "runner", "schedule", "topology",
+)  # fmt: skip
+"""Modules of labctl that decide what is run and measured. A change of any other changes no result."""
+_PACKAGES = ("labctl", "msgspec", "uvloop")
+
+
+def code() -> dict[str, str]:
+    """A hash for each part whose change makes results incomparable."""
+    return {
+        "broker": _hash((ROOT / "broker").rglob("*.py")),
+        "client": _hash((ROOT / "client").rglob("*.py")),
+        "runner": _hash(ROOT / "labctl" / f"{name}.py" for name in RUNNER),
+    }
+
+
+def _hash(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"{path.relative_to(ROOT)}\0".encode())
+        digest.update(path.read_bytes())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def git() -> dict[str, str | None]:
+    """The commit, and a hash of what differs from it (None: nothing); nothing at all outside a repository."""
+    commit = _git("rev-parse", "HEAD")
+    if commit is None:
+        return {"commit": None, "diff_sha256": None}
+    changes = (_git("diff", "HEAD") or b"") + (_git("status", "--porcelain") or b"")
+    return {
+        "commit": commit.decode().strip(),
+        "diff_sha256": hashlib.sha256(changes).hexdigest() if changes else None,
+    }
+
+
+def _git(*arguments: str) -> bytes | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def versions() -> dict[str, str | None]:
+    return {name: _version(name) for name in _PACKAGES}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cpus": len(os.sched_getaffinity(0)),
+        "model": _cpu_model(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.machine()

@@ -1,0 +1,300 @@
+"""One repetition: overlay up and proven, clients started, warm-up, the counted part, everything kept, all stopped.
+
+What it leaves is a folder with everything that the report needs (`labctl.results` says where it goes). It
+either returns or raises; in both cases nothing runs any more. Nothing waits for ever: each phase has a limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from labctl import drivers, launch, nodefile, overlay, probe, results
+from labctl.crew import OVERLAY, Crew, CrewError, Member
+from labctl.drivers import Given, Line, Record
+from labctl.experiment import Disruption, Links
+from labctl.overlay_state import OverlayState
+from labctl.schedule import Unit
+from labctl.topology import Topology, standard
+
+READY_S = 60.0
+"""For all clients to be ready."""
+SILENCE_S = 60.0
+"""Longest time without news of a coordinator."""
+END_S = 30.0
+"""For the last words, and for everybody to leave."""
+POLL_S = 0.25
+RATE_WINDOW = 20
+"""The latest transactions, whose latency and rate the live view shows."""
+
+
+class Job(Struct, frozen=True):
+    """What to run, of a unit."""
+
+    unit: Unit
+    transactions: int
+    warm_up: int
+    links: Links | None
+    """None: no emulated delay."""
+    wait_ms: float | None = None
+    disruption: Disruption = Disruption()
+    profile: str = ""
+    history_detail: str = "transactions"
+    ends_at_fault: bool = False
+    """A calibration knows enough when the first transaction has gone wrong."""
+
+
+class Progress(Struct, frozen=True):
+    phase: str
+    done: int = 0
+    total: int = 0
+    rate: float | None = None
+    """Transactions per second, lately."""
+    latency_ms: float | None = None
+
+
+Watch = Callable[[Progress], None]
+
+
+class Ran(Struct, frozen=True):
+    records: tuple[Record, ...]
+    seconds: float
+    """All of it, start and stop included."""
+
+
+def run(job: Job, folder: Path, watch: Watch = lambda progress: None) -> Ran:
+    """Into an empty folder. Not from a running loop."""
+    began, started = time.monotonic(), results.now()
+    for name in ("history", "nodes", "tables", "rates"):
+        (folder / name).mkdir(exist_ok=True)
+    tree = _tree(job)
+    watch(Progress("starting brokers"))
+    with _overlay(tree, job, folder) as state:
+        addresses = {broker.id: broker.address for broker in state.brokers}
+        watch(Progress("probing links"))
+        proof = probe.prove(tree, addresses)
+        given = _given(job)
+        with _crew(given, job, addresses, folder) as crew:
+            play = _Play(crew, given, job, addresses, watch)
+            records = play.run()
+        _keep_tables(addresses, folder)
+    _keep_rates(folder)
+    _write_lines(folder / "transactions.jsonl", records)
+    results.write_json(folder / "messages.json", play.messages)
+    results.write_json(folder / "cell.json", _description(job, started, proof, play))
+    return Ran(tuple(records), time.monotonic() - began)
+
+
+def _tree(job: Job) -> Topology:
+    tree = standard(job.unit.cell.brokers)
+    if job.links is None:
+        return tree
+    stalls, seed = job.unit.cell.stalls, job.unit.seed
+    return tree.with_delays(
+        msgspec.structs.asdict(job.links.broker(stalls, seed)),
+        msgspec.structs.asdict(job.links.client(stalls, seed)),
+    )
+
+
+def _given(job: Job) -> Given:
+    cell = job.unit.cell
+    is_disruption = cell.scenario == "disruption"
+    transactions = job.disruption.rounds * job.disruption.instances if is_disruption else job.transactions
+    given = Given(
+        cell=cell,
+        transactions=transactions,
+        warm_up=0 if is_disruption else job.warm_up,
+        wait_ms=job.wait_ms,
+        disruption=job.disruption if is_disruption else None,
+        history_detail=job.history_detail,
+    )
+    if job.links is None:
+        return given
+    return msgspec.structs.replace(given, delay=job.links.client(cell.stalls, job.unit.seed))
+
+
+@contextmanager
+def _overlay(tree: Topology, job: Job, folder: Path) -> Iterator[OverlayState]:
+    common = nodefile.Common(
+        history_folder=str((folder / "history").resolve()), history_detail=job.history_detail
+    )
+    with overlay.running(tree, OVERLAY, overlay.Settings(common=common)) as state:
+        try:
+            yield state
+        finally:
+            for broker in state.brokers:
+                shutil.copyfile(broker.log, folder / "nodes" / f"{broker.id}.jsonl")
+
+
+@contextmanager
+def _crew(given: Given, job: Job, addresses: dict[str, str], folder: Path) -> Iterator[Crew]:
+    crew = Crew(folder.resolve())
+    try:
+        for client in drivers.cast(given.cell):
+            address = addresses[job.unit.placement[client.name]]
+            crew.add(client, drivers.command(given, client, address, folder.resolve()))
+        yield crew
+    finally:
+        crew.stop()
+
+
+class _Play:
+    """From ready to the last word."""
+
+    def __init__(self, crew: Crew, given: Given, job: Job, addresses: dict[str, str], watch: Watch) -> None:
+        self._crew = crew
+        self._given = given
+        self._job = job
+        self._addresses = addresses
+        self._watch = watch
+        self._points: dict[str, set[str]] = {}
+        self._ended: list[tuple[float, float | None]] = []
+        """When transactions ended, and their latency."""
+        self._final: list[Record] = []
+        self._summaries: dict[str, dict[str, Any]] = {}
+        self._is_stopped = False
+        self._total = (given.transactions + given.warm_up) * given.cell.copies
+        self.messages: dict[str, dict[str, int]] = {}
+        self.counting_s = 0.0
+
+    def run(self) -> list[Record]:
+        self._watch(Progress("waiting for clients"))
+        self._reach("ready", READY_S)
+        if self._given.warm_up:
+            self._go()
+            self._reach("warm", SILENCE_S)
+        before = self._count()
+        began = time.monotonic()
+        self._go()
+        self._reach("counted", SILENCE_S)
+        self.counting_s = time.monotonic() - began
+        self.messages = {node: _minus(after, before[node]) for node, after in self._count().items()}
+        self._watch(Progress("collecting", self._total, self._total))
+        self._go()
+        self._finish()
+        return sorted(self._final, key=lambda record: (record.copy, record.number))
+
+    def _go(self) -> None:
+        for member in self._crew.coordinators:
+            member.tell("go")
+
+    def _reach(self, point: str, silence_s: float) -> None:
+        """Until every coordinator has come there."""
+        self._until(
+            lambda: len(self._points.get(point, ())) == len(self._crew.coordinators), silence_s, point
+        )
+
+    def _finish(self) -> None:
+        self._until(lambda: len(self._summaries) == len(self._crew.coordinators), END_S, "its last word")
+        self._crew.wait(END_S)
+
+    def _until(self, reached: Callable[[], bool], silence_s: float, what: str) -> None:
+        deadline = time.monotonic() + silence_s
+        while not reached():
+            news = self._crew.news(POLL_S)
+            for member, lines in news:
+                for line in lines:
+                    self._take(member, line)
+                    deadline = time.monotonic() + silence_s
+            self._crew.check()
+            if time.monotonic() > deadline:
+                raise CrewError(
+                    f"no news for {silence_s:g} s while waiting for {what!r} of {self._awaited(what)} "
+                    f"(logs: {self._crew.folder / 'nodes'})"
+                )
+
+    def _awaited(self, point: str) -> str:
+        there = self._points.get(point, set())
+        return ", ".join(m.client.name for m in self._crew.coordinators if m.client.name not in there)
+
+    def _take(self, member: Member, line: Line) -> None:
+        if line.summary is not None:
+            self._summaries[member.client.name] = line.summary
+        elif line.event == "transaction":
+            self._note(line)
+        elif line.event:
+            self._points.setdefault(line.event, set()).add(member.client.name)
+        elif line.transaction is not None:
+            self._final.append(drivers.record(line, self._given, member.client))
+
+    def _note(self, line: Line) -> None:
+        self._ended.append((time.monotonic(), line.latency_ms))
+        if line.wrong and self._job.ends_at_fault and not self._is_stopped:
+            self._is_stopped = True
+            for member in self._crew.coordinators:
+                member.tell("stop")
+        self._watch(
+            Progress("running", len(self._ended), self._total, *_recently(self._ended[-RATE_WINDOW:]))
+        )
+
+    def _count(self) -> dict[str, dict[str, int]]:
+        answers = asyncio.run(launch.ask(self._addresses))
+        counted = {}
+        for broker, answer in answers.items():
+            if isinstance(answer, str):
+                raise CrewError(f"broker {broker} does not answer: {answer}")
+            counted[broker] = drivers.counted(answer)
+        return counted
+
+
+def _recently(ended: list[tuple[float, float | None]]) -> tuple[float | None, float | None]:
+    """Rate and mean latency."""
+    known = [latency for _, latency in ended if latency is not None]
+    span_s = ended[-1][0] - ended[0][0]
+    rate = (len(ended) - 1) / span_s if span_s > 0 else None
+    return rate, sum(known) / len(known) if known else None
+
+
+def _minus(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
+    return {name: value - before[name] for name, value in after.items()}
+
+
+def _description(job: Job, started: str, proof: dict[str, float], play: _Play) -> dict[str, Any]:
+    unit = job.unit
+    return {
+        "cell": unit.cell.id,
+        "parameters": unit.cell.parameters(),
+        "wait_ms": job.wait_ms,
+        "repetition": unit.repetition,
+        "seed": unit.seed,
+        "placement": unit.placement,
+        "transactions": job.transactions,
+        "warm_up": job.warm_up,
+        "profile": job.profile,
+        "started": started,
+        "ended": results.now(),
+        "counted_s": round(play.counting_s, 6),
+        "probe_ms": proof,
+    }
+
+
+def _keep_tables(addresses: dict[str, str], folder: Path) -> None:
+    """When all clients have left: what is still there was left behind by transactions."""
+    answers = asyncio.run(launch.ask(addresses, dump=True))
+    for broker, answer in answers.items():
+        if isinstance(answer, str):
+            raise CrewError(f"broker {broker} does not show its tables: {answer}")
+        results.write_json(folder / "tables" / f"{broker}.json", answer)
+
+
+def _keep_rates(folder: Path) -> None:
+    """One file from those of the agents; none where nobody wrote any."""
+    parts = sorted((folder / "rates").glob("*.jsonl"))
+    if parts:
+        with (folder / "rates.jsonl").open("wb") as file:
+            for part in parts:
+                file.write(part.read_bytes())
+    shutil.rmtree(folder / "rates")
+
+
+def _write_lines(path: Path, records: list[Record]) -> None:
+    encoded = [msgspec.json.encode(record) for record in records]
+    path.write_bytes(b"".join(line + b"\n" for line in encoded))
