@@ -6,6 +6,7 @@ for the cell, the delays, the placements, the code and the machine that it was m
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,6 @@ NEEDS_TRANSACTIONS = 200
 NEEDS_WAIT_MS = 100.0
 """While it is read how long transactions need; has no influence on that."""
 WARM_UP = 3
-_TIED = ("delay", "code", "machine", "scenario")
 
 
 class Stale(UsageProblem):
@@ -114,6 +114,7 @@ def describe(setting: Setting, calibration: Calibration) -> dict[str, Any]:
         "meaning": calibration.meaning,
         "procedure": setting.procedure,
         "made": results.now(),
+        "load_average": os.getloadavg()[0],
     }
 
 

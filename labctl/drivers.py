@@ -225,10 +225,33 @@ def latencies_ms(records: Sequence[Record]) -> list[float]:
     ]
 
 
-def counted(status: Mapping[str, Any]) -> dict[str, int]:
-    """Messages of a broker so far, from its status."""
+def counted(broker: str, status: Mapping[str, Any]) -> dict[str, dict[str, int | None]]:
+    """What a broker and, over their links to it, its clients have sent and got so far."""
     links = status["links"]
+    nodes = {broker: _traffic(links)}
+    for link in links:
+        if link["kind"] == "client":
+            seen = _traffic([link])
+            nodes[link["name"]] = {
+                "messages_in": seen["messages_out"],
+                "messages_out": seen["messages_in"],
+                "bytes_in": seen["bytes_out"],
+                "bytes_out": seen["bytes_in"],
+            }
+    return nodes
+
+
+def _traffic(links: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
     return {
         "messages_in": sum(link["received"] for link in links),
         "messages_out": sum(link["sent"] for link in links),
+        "bytes_in": _sum(links, "received_bytes"),
+        "bytes_out": _sum(links, "sent_bytes"),
     }
+
+
+def _sum(links: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    """None where brokers do not count it."""
+    if not all(name in link for link in links):
+        return None
+    return sum(link[name] for link in links)

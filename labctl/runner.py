@@ -7,6 +7,7 @@ either returns or raises; in both cases nothing runs any more. Nothing waits for
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -61,6 +62,7 @@ class Progress(Struct, frozen=True):
     latency_ms: float | None = None
 
 
+Traffic = dict[str, int | None]
 Watch = Callable[[Progress], None]
 
 
@@ -162,7 +164,7 @@ class _Play:
         self._summaries: dict[str, dict[str, Any]] = {}
         self._is_stopped = False
         self._total = (given.transactions + given.warm_up) * given.cell.copies
-        self.messages: dict[str, dict[str, int]] = {}
+        self.messages: dict[str, Traffic] = {}
         self.counting_s = 0.0
 
     def run(self) -> list[Record]:
@@ -176,7 +178,7 @@ class _Play:
         self._go()
         self._reach("counted", SILENCE_S)
         self.counting_s = time.monotonic() - began
-        self.messages = {node: _minus(after, before[node]) for node, after in self._count().items()}
+        self.messages = {n: _minus(after, before[n]) for n, after in self._count().items() if n in before}
         self._watch(Progress("collecting", self._total, self._total))
         self._go()
         self._finish()
@@ -235,13 +237,13 @@ class _Play:
             Progress("running", len(self._ended), self._total, *_recently(self._ended[-RATE_WINDOW:]))
         )
 
-    def _count(self) -> dict[str, dict[str, int]]:
+    def _count(self) -> dict[str, Traffic]:
         answers = asyncio.run(launch.ask(self._addresses))
-        counted = {}
+        counted: dict[str, Traffic] = {}
         for broker, answer in answers.items():
             if isinstance(answer, str):
                 raise CrewError(f"broker {broker} does not answer: {answer}")
-            counted[broker] = drivers.counted(answer)
+            counted |= drivers.counted(broker, answer)
         return counted
 
 
@@ -253,8 +255,8 @@ def _recently(ended: list[tuple[float, float | None]]) -> tuple[float | None, fl
     return rate, sum(known) / len(known) if known else None
 
 
-def _minus(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
-    return {name: value - before[name] for name, value in after.items()}
+def _minus(after: Traffic, before: Traffic) -> Traffic:
+    return {name: None if value is None else value - (before[name] or 0) for name, value in after.items()}
 
 
 def _description(job: Job, started: str, proof: dict[str, float], play: _Play) -> dict[str, Any]:
@@ -273,6 +275,7 @@ def _description(job: Job, started: str, proof: dict[str, float], play: _Play) -
         "ended": results.now(),
         "counted_s": round(play.counting_s, 6),
         "probe_ms": proof,
+        "load_average": os.getloadavg()[0],
     }
 
 
