@@ -254,4 +254,4 @@ def _sum(links: Sequence[Mapping[str, Any]], name: str) -> int | None:
     """None where brokers do not count it."""
     if not all(name in link for link in links):
         return None
-    return sum(link[name] for link in links)
+    return sum(int(link[name]) for link in links)

@@ -1,0 +1,262 @@
+"""Conducting an experiment: what is run, what is kept, what a resume does; the runner itself is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from labctl import calibrations, conduct, provenance, results, runner
+from labctl.calibrate import Calibration
+from labctl.calibrations import Setting, Stale
+from labctl.conduct import GaveUp, Order
+from labctl.crew import CrewError
+from labctl.results import ResumeRefused
+from labctl.runner import Job, Progress, Ran, Watch
+from labctl.schedule import PROFILES, Unit
+
+QUICK = PROFILES["quick"]
+
+
+class Runner:
+    """Takes the place of `runner.run`; fails or is interrupted where it is told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.failing: Callable[[Job], BaseException | None] = lambda job: None
+
+    def __call__(self, job: Job, folder: Path, watch: Watch) -> Ran:
+        self.jobs.append(job)
+        watch(Progress("running", 1, 2))
+        error = self.failing(job)
+        if error is not None:
+            raise error
+        results.write_json(folder / "cell.json", {"cell": job.unit.cell.id})
+        return Ran((), 1.0)
+
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        return [job.unit.key for job in self.jobs]
+
+
+class Silent:
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def say(self, text: str) -> None: ...
+    def calibrating(self, cell: str, number: int, total: int) -> None: ...
+    def started(self, unit: Unit, left_s: float) -> None: ...
+    def progress(self, progress: Progress) -> None: ...
+    def finished(self, unit: Unit, ran: Ran, left_s: float) -> None: ...
+    def failed(self, unit: Unit, reason: str, kept: Path) -> None:
+        self.reasons.append(reason)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Runner:
+    fake = Runner()
+    monkeypatch.setattr(runner, "run", fake)
+    return fake
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Setting]:
+    """The calibrations that were made."""
+    settings: list[Setting] = []
+
+    def make(setting: Setting, *_: object) -> Calibration:
+        settings.append(setting)
+        return Calibration(100.0 + len(settings), 50.0, 200, 50.0, 0.015, 0.95, ())
+
+    monkeypatch.setattr(calibrations, "make", make)
+    return settings
+
+
+def order(*only: str, name: str = "base", repeat: int = 2, seed: int = 1, with_delay: bool = True) -> Order:
+    return conduct.order(name, QUICK, seed, only, repeat, with_delay)
+
+
+def carried_out(root: Path, what: Order) -> results.Folder:
+    folder = conduct.begin(root, what)
+    conduct.carry_out(root, folder, what, Silent())
+    return folder
+
+
+def test_every_repetition_of_every_cell_is_run_once_and_kept(tmp_path: Path, run: Runner) -> None:
+    what = order("approach=s-tx,d-tx", "stalls=false")
+    folder = carried_out(tmp_path, what)
+    assert sorted(run.keys) == sorted(unit.key for unit in what.units())
+    assert folder.finished() == set(run.keys)
+    assert not (folder.path / ".running").exists()
+
+
+def test_all_experiments_share_one_folder_and_their_common_cells(
+    tmp_path: Path, run: Runner, made: object
+) -> None:
+    what = order(name="all", repeat=1)
+    folder = carried_out(tmp_path, what)
+    assert folder.path.parent == tmp_path / "all"
+    assert len(run.keys) == len(set(run.keys)) == len(what.cells)
+    [shared] = [c for c in folder.run["cells"] if c["id"] == "dispatching-d-tx-b3-k1-c1"]
+    assert set(shared["experiments"]) == {"base", "clients", "concurrency", "overlay"}
+
+
+def test_an_interrupt_loses_only_the_running_repetition_and_resume_goes_on(
+    tmp_path: Path, run: Runner
+) -> None:
+    what = order("approach=s-tx,d-tx,d-tx-ni", "stalls=false")
+    run.failing = lambda job: KeyboardInterrupt() if len(run.jobs) == 4 else None
+    folder = conduct.begin(tmp_path, what)
+    with pytest.raises(KeyboardInterrupt):
+        conduct.carry_out(tmp_path, folder, what, Silent())
+    assert folder.finished() == set(run.keys[:3])
+
+    interrupted = run.keys[3]
+    run.jobs.clear()
+    run.failing = lambda job: None
+    again = conduct.resume(tmp_path, order("approach=s-tx,d-tx,d-tx-ni", "stalls=false"))
+    assert again.path == folder.path
+    report = conduct.carry_out(tmp_path, again, what, Silent())
+    assert len(run.jobs) == 3
+    assert run.keys[0] == interrupted
+    assert (report.done, report.total) == (6, 6)
+
+
+def test_a_repetition_that_fails_is_kept_apart_and_the_others_are_run(tmp_path: Path, run: Runner) -> None:
+    what = order("approach=s-tx,d-tx", "stalls=false")
+    run.failing = lambda job: CrewError("E has gone") if len(run.jobs) == 2 else None
+    folder = conduct.begin(tmp_path, what)
+    view = Silent()
+    report = conduct.carry_out(tmp_path, folder, what, view)
+    assert (report.done, report.total, len(report.failed)) == (3, 4, 1)
+    assert view.reasons == ["E has gone"]
+    [failure] = folder.path.glob("failed/*/*/failure.json")
+    assert results.read_json(failure)["reason"] == "E has gone"
+
+
+def test_what_failed_is_run_again_by_a_resume(tmp_path: Path, run: Runner) -> None:
+    what = order("approach=s-tx", "stalls=false")
+    run.failing = lambda job: CrewError("E has gone") if len(run.jobs) == 1 else None
+    conduct.carry_out(tmp_path, conduct.begin(tmp_path, what), what, Silent())
+    folder = conduct.resume(tmp_path, what)
+    assert conduct.carry_out(tmp_path, folder, what, Silent()).done == 2
+
+
+def test_three_failures_in_a_row_end_the_run(tmp_path: Path, run: Runner) -> None:
+    what = order("approach=s-tx,d-tx", "stalls=false")
+    run.failing = lambda job: CrewError("no brokers")
+    with pytest.raises(GaveUp, match="no brokers"):
+        conduct.carry_out(tmp_path, conduct.begin(tmp_path, what), what, Silent())
+    assert len(run.jobs) == 3
+
+
+def test_an_error_that_nobody_expected_is_not_swallowed(tmp_path: Path, run: Runner) -> None:
+    what = order("approach=s-tx", "stalls=false")
+    run.failing = lambda job: ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        conduct.carry_out(tmp_path, conduct.begin(tmp_path, what), what, Silent())
+
+
+def test_other_code_is_refused_by_a_resume(
+    tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = order("approach=s-tx", "stalls=false")
+    carried_out(tmp_path, what)
+    code = provenance.code()
+    monkeypatch.setattr(provenance, "code", lambda: {**code, "client": "other"})
+    with pytest.raises(ResumeRefused, match="the code of the client"):
+        conduct.resume(tmp_path, what)
+
+
+def test_another_choice_of_cells_or_delays_is_refused_by_a_resume(tmp_path: Path, run: Runner) -> None:
+    carried_out(tmp_path, order("approach=s-tx", "stalls=false"))
+    with pytest.raises(ResumeRefused, match="experiment has changed"):
+        conduct.resume(tmp_path, order("approach=d-tx", "stalls=false"))
+    with pytest.raises(ResumeRefused, match="testbed has changed"):
+        conduct.resume(tmp_path, order("approach=s-tx", "stalls=false", with_delay=False))
+
+
+def test_a_wait_is_calibrated_once_and_used_everywhere(
+    tmp_path: Path, run: Runner, made: list[Setting]
+) -> None:
+    what = order("approach=bl-wait", "stalls=false")
+    folder = carried_out(tmp_path, what)
+    assert [setting.cell.id for setting in made] == [cell.id for cell in what.cells]
+    waits = {job.unit.cell.id: job.wait_ms for job in run.jobs}
+    assert waits == {"dispatching-bl-wait-b3-k1-c1": 101.0, "dispatching-bl-wait-b3-k1-c1-step1": 102.0}
+    assert len(folder.run["calibrations"]) == 2
+
+    second = carried_out(tmp_path, what)
+    assert len(made) == 2
+    assert second.calibration("dispatching-bl-wait-b3-k1-c1") == folder.calibration(
+        "dispatching-bl-wait-b3-k1-c1"
+    )
+
+
+def test_approaches_that_do_not_wait_need_no_calibration(
+    tmp_path: Path, run: Runner, made: list[Setting]
+) -> None:
+    carried_out(tmp_path, order("approach=s-tx", "stalls=false"))
+    assert not made
+    assert {job.wait_ms for job in run.jobs} == {None}
+
+
+@pytest.mark.parametrize("change", ["code", "machine"])
+def test_a_stale_calibration_is_refused_and_made_anew_only_on_request(
+    tmp_path: Path, run: Runner, made: list[Setting], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    what = order("approach=bl-wait", "stalls=false", "step_ms=50")
+    carried_out(tmp_path, what)
+    before = getattr(provenance, change)()
+    monkeypatch.setattr(provenance, change, lambda: {**before, "broker": "other", "model": "another"})
+    folder = conduct.begin(tmp_path, what)
+    with pytest.raises(Stale, match="does not hold any more"):
+        conduct.carry_out(tmp_path, folder, what, Silent())
+    conduct.carry_out(tmp_path, folder, what, Silent(), recalibrate=True)
+    assert len(made) == 2
+    assert run.jobs[-1].wait_ms == 102.0
+
+
+def test_a_calibration_holds_only_for_its_placements_and_delays(
+    tmp_path: Path, run: Runner, made: list[Setting]
+) -> None:
+    only = ("approach=bl-wait", "stalls=false", "step_ms=50")
+    for what in (order(*only), order(*only, seed=2), order(*only, repeat=1), order(*only, with_delay=False)):
+        carried_out(tmp_path, what)
+    assert len(made) == 4
+
+
+def test_a_resume_refuses_when_the_calibration_was_made_anew(
+    tmp_path: Path, run: Runner, made: list[Setting]
+) -> None:
+    what = order("approach=bl-wait", "stalls=false", "step_ms=50")
+    carried_out(tmp_path, what)
+    conduct.resume(tmp_path, what)
+    setting = what.setting(what.cells[0])
+    calibrations.keep(tmp_path, setting, calibrations.make(setting, tmp_path))
+    with pytest.raises(ResumeRefused, match="made anew"):
+        conduct.resume(tmp_path, what)
+
+
+def test_without_delays_there_are_no_stalls_either(run: Runner) -> None:
+    what = conduct.order("base", PROFILES["standard"], 1, [], None, with_delay=False)
+    assert not any(cell.stalls for cell in what.cells)
+    assert what.run()["testbed"]["delay"] is None
+
+
+def test_a_run_says_what_it_was_made_with() -> None:
+    run = order("approach=s-tx", "stalls=false").run()
+    assert set(run["code"]) == {"broker", "client", "runner"}
+    assert run["machine"]["cpus"] >= 1
+    assert run["testbed"]["delay"]["client_ms"] == 3.3
+    assert run["versions"]["msgspec"]
+
+
+@pytest.mark.parametrize(
+    ("transactions", "placements", "shares"), [(200, 5, [40] * 5), (7, 3, [3, 2, 2]), (2, 5, [1, 1])]
+)
+def test_transactions_are_spread_evenly_over_placements(
+    transactions: int, placements: int, shares: list[int]
+) -> None:
+    assert calibrations.spread(transactions, placements) == shares
