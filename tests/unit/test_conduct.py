@@ -53,14 +53,14 @@ class Silent:
         self.reasons.append(reason)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def run(monkeypatch: pytest.MonkeyPatch) -> Runner:
     fake = Runner()
     monkeypatch.setattr(runner, "run", fake)
     return fake
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Setting]:
     """The calibrations that were made."""
     settings: list[Setting] = []
@@ -91,9 +91,7 @@ def test_every_repetition_of_every_cell_is_run_once_and_kept(tmp_path: Path, run
     assert not (folder.path / ".running").exists()
 
 
-def test_all_experiments_share_one_folder_and_their_common_cells(
-    tmp_path: Path, run: Runner, made: object
-) -> None:
+def test_all_experiments_share_one_folder_and_their_common_cells(tmp_path: Path, run: Runner) -> None:
     what = order(name="all", repeat=1)
     folder = carried_out(tmp_path, what)
     assert folder.path.parent == tmp_path / "all"
@@ -158,9 +156,7 @@ def test_an_error_that_nobody_expected_is_not_swallowed(tmp_path: Path, run: Run
         conduct.carry_out(tmp_path, conduct.begin(tmp_path, what), what, Silent())
 
 
-def test_other_code_is_refused_by_a_resume(
-    tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_code_is_refused_by_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     what = order("approach=s-tx", "stalls=false")
     carried_out(tmp_path, what)
     code = provenance.code()
@@ -169,7 +165,7 @@ def test_other_code_is_refused_by_a_resume(
         conduct.resume(tmp_path, what)
 
 
-def test_another_choice_of_cells_or_delays_is_refused_by_a_resume(tmp_path: Path, run: Runner) -> None:
+def test_another_choice_of_cells_or_delays_is_refused_by_a_resume(tmp_path: Path) -> None:
     carried_out(tmp_path, order("approach=s-tx", "stalls=false"))
     with pytest.raises(ResumeRefused, match="experiment has changed"):
         conduct.resume(tmp_path, order("approach=d-tx", "stalls=false"))
@@ -218,18 +214,14 @@ def test_a_stale_calibration_is_refused_and_made_anew_only_on_request(
     assert run.jobs[-1].wait_ms == 102.0
 
 
-def test_a_calibration_holds_only_for_its_placements_and_delays(
-    tmp_path: Path, run: Runner, made: list[Setting]
-) -> None:
+def test_a_calibration_holds_only_for_its_placements_and_delays(tmp_path: Path, made: list[Setting]) -> None:
     only = ("approach=bl-wait", "stalls=false", "step_ms=50")
     for what in (order(*only), order(*only, seed=2), order(*only, repeat=1), order(*only, with_delay=False)):
         carried_out(tmp_path, what)
     assert len(made) == 4
 
 
-def test_a_resume_refuses_when_the_calibration_was_made_anew(
-    tmp_path: Path, run: Runner, made: list[Setting]
-) -> None:
+def test_a_resume_refuses_when_the_calibration_was_made_anew(tmp_path: Path) -> None:
     what = order("approach=bl-wait", "stalls=false", "step_ms=50")
     carried_out(tmp_path, what)
     conduct.resume(tmp_path, what)
@@ -239,7 +231,7 @@ def test_a_resume_refuses_when_the_calibration_was_made_anew(
         conduct.resume(tmp_path, what)
 
 
-def test_without_delays_there_are_no_stalls_either(run: Runner) -> None:
+def test_without_delays_there_are_no_stalls_either() -> None:
     what = conduct.order("base", PROFILES["standard"], 1, [], None, with_delay=False)
     assert not any(cell.stalls for cell in what.cells)
     assert what.run()["testbed"]["delay"] is None

@@ -133,7 +133,7 @@ def test_a_calibration_that_was_touched_is_refused(tmp_path: Path) -> None:
     assert folder.run["calibrations"] == ["calibrations/a.json"]
     refuse_changes(folder, RUN)
     (folder.path / "calibrations" / "a.json").write_text('{"wait_ms": 51}')
-    with pytest.raises(ResumeRefused, match="calibration .* has changed"):
+    with pytest.raises(ResumeRefused, match=r"calibration .* has changed"):
         refuse_changes(folder, RUN)
 
 
