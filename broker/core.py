@@ -222,6 +222,7 @@ class Broker:
             stamp=stamp,
             source=hop,
         )
+        self.site.note(ready, "placed", kind=message.kind, client=client, filter=message.filter)
         return ready
 
     def _operation(self, source: Hop, message: Operation) -> Ready:
@@ -246,6 +247,8 @@ class Broker:
         else:
             sends = self.routing.apply(record, source)
         ready = Ready(sends, [])
+        if not message.tx:
+            self.site.note(ready, "placed", kind=record.kind, client=record.client, filter=record.filter)
         if message.step:
             self.stx.look_again(message.tx, ready)
         return ready
