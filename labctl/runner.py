@@ -113,7 +113,8 @@ def _given(job: Job) -> Given:
     given = Given(
         cell=cell,
         transactions=transactions,
-        warm_up=0 if is_disruption else job.warm_up,
+        # Of disruption the first round, which measures the capacity, belongs to the warm-up.
+        warm_up=job.disruption.instances if is_disruption else job.warm_up,
         wait_ms=job.wait_ms,
         disruption=job.disruption if is_disruption else None,
         history_detail=job.history_detail,
@@ -153,7 +154,7 @@ class _Play:
 
     def __init__(self, crew: Crew, given: Given, job: Job, addresses: dict[str, str], watch: Watch) -> None:
         self._crew = crew
-        self._given = given
+        self.given = given
         self._job = job
         self._addresses = addresses
         self._watch = watch
@@ -170,7 +171,7 @@ class _Play:
     def run(self) -> list[Record]:
         self._watch(Progress("waiting for clients"))
         self._reach("ready", READY_S)
-        if self._given.warm_up:
+        if self.given.warm_up:
             self._go()
             self._reach("warm", SILENCE_S)
         before = self._count()
@@ -225,7 +226,7 @@ class _Play:
         elif line.event:
             self._points.setdefault(line.event, set()).add(member.client.name)
         elif line.transaction is not None:
-            self._final.append(drivers.record(line, self._given, member.client))
+            self._final.append(drivers.record(line, self.given, member.client))
 
     def _note(self, line: Line) -> None:
         self._ended.append((time.monotonic(), line.latency_ms))
@@ -268,8 +269,8 @@ def _description(job: Job, started: str, proof: dict[str, float], play: _Play) -
         "repetition": unit.repetition,
         "seed": unit.seed,
         "placement": unit.placement,
-        "transactions": job.transactions,
-        "warm_up": job.warm_up,
+        "transactions": play.given.transactions,
+        "warm_up": play.given.warm_up,
         "profile": job.profile,
         "started": started,
         "ended": results.now(),
@@ -289,12 +290,12 @@ def _keep_tables(addresses: dict[str, str], folder: Path) -> None:
 
 
 def _keep_rates(folder: Path) -> None:
-    """One file from those of the agents; none where nobody wrote any."""
-    parts = sorted((folder / "rates").glob("*.jsonl"))
+    """What agents counted, in one file, and the latencies of the publisher's events; only disruption has them."""
+    parts = sorted((folder / "rates").glob("A*.jsonl"))
     if parts:
-        with (folder / "rates.jsonl").open("wb") as file:
-            for part in parts:
-                file.write(part.read_bytes())
+        (folder / "rates.jsonl").write_bytes(b"".join(part.read_bytes() for part in parts))
+    for latencies in (folder / "rates").glob("E*.jsonl"):
+        latencies.rename(folder / "latencies.jsonl")
     shutil.rmtree(folder / "rates")
 
 
