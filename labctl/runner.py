@@ -32,6 +32,8 @@ SILENCE_S = 60.0
 """Longest time without news of a coordinator."""
 END_S = 30.0
 """For the last words, and for everybody to leave."""
+REST_S = 3.0
+"""For brokers to come to rest when all transactions are over."""
 POLL_S = 0.25
 RATE_WINDOW = 20
 """The latest transactions, whose latency and rate the live view shows."""
@@ -87,7 +89,6 @@ def run(job: Job, folder: Path, watch: Watch = lambda progress: None) -> Ran:
         with _crew(given, job, addresses, folder) as crew:
             play = _Play(crew, given, job, addresses, watch)
             records = play.run()
-        _keep_tables(addresses, folder)
     _keep_rates(folder)
     _write_lines(folder / "transactions.jsonl", records)
     results.write_json(folder / "messages.json", play.messages)
@@ -181,6 +182,7 @@ class _Play:
         self.counting_s = time.monotonic() - began
         self.messages = {n: _minus(after, before[n]) for n, after in self._count().items() if n in before}
         self._watch(Progress("collecting", self._total, self._total))
+        _keep_tables(self._addresses, self._crew.folder)
         self._go()
         self._finish()
         return sorted(self._final, key=lambda record: (record.copy, record.number))
@@ -281,12 +283,25 @@ def _description(job: Job, started: str, proof: dict[str, float], play: _Play) -
 
 
 def _keep_tables(addresses: dict[str, str], folder: Path) -> None:
-    """When all clients have left: what is still there was left behind by transactions."""
-    answers = asyncio.run(launch.ask(addresses, dump=True))
+    """While all clients are there: afterwards nothing could be said about how events would be routed.
+
+    Brokers forget a transaction a moment after its coordinator knows its outcome. What is still there after a
+    while was left behind, and is kept for the checks to find.
+    """
+    deadline = time.monotonic() + REST_S
+    while True:
+        answers = asyncio.run(launch.ask(addresses, dump=True))
+        if time.monotonic() > deadline or not any(_is_open(answer) for answer in answers.values()):
+            break
+        time.sleep(launch.POLL_S)
     for broker, answer in answers.items():
         if isinstance(answer, str):
             raise CrewError(f"broker {broker} does not show its tables: {answer}")
         results.write_json(folder / "tables" / f"{broker}.json", answer)
+
+
+def _is_open(answer: dict[str, Any] | str) -> bool:
+    return isinstance(answer, dict) and any(answer["open"].values())
 
 
 def _keep_rates(folder: Path) -> None:
