@@ -146,12 +146,14 @@ class Picture:
 
     def finished(self, unit: Unit, ran: Ran, left_s: float) -> None:
         self._done += 1
+        self._now = ""
         self._left_at = (time.monotonic(), left_s)
         self._live.console.print(f"{unit.label}: {outcome(ran)}")
         self._draw()
 
     def failed(self, unit: Unit, reason: str, kept: Path) -> None:
         self._failed += 1
+        self._now = ""
         self._live.console.print(f"{unit.label} failed: {reason} (kept in {kept})", style="red")
         self._draw()
 

@@ -103,6 +103,22 @@ def test_a_repetition_leaves_everything_that_the_report_needs(lab: Lab) -> None:
     assert lab.left() == []
 
 
+def test_disruption_counts_events_with_and_without_a_transaction(lab: Lab) -> None:
+    lab.file.write_text(
+        "matrix: {scenario: disruption, approach: d-tx, load: [closed, open], work: [dispatching, consolidation]}\n"
+        "disruption: {rounds: 2, events: 2000, instances: 1}\n"
+    )
+    lab.run(*lab.experiment())
+    assert len(lab.repetitions()) == 4
+    for repetition in lab.repetitions():
+        windows = lines(repetition / "rates.jsonl")
+        assert {window["agent"] for window in windows} == {"A1", "A2"}
+        assert {window["transaction"] for window in windows} == {True, False}
+        assert sum(window["events"] for window in windows) > 1000
+        assert all(sample["latency_ms"] > 0 for sample in lines(repetition / "latencies.jsonl"))
+        assert [t["warm_up"] for t in lines(repetition / "transactions.jsonl")] == [True, False, False]
+
+
 def test_bl_wait_is_calibrated_run_and_not_calibrated_again(lab: Lab) -> None:
     first = lab.run(*lab.experiment("--only", "approach=bl-wait"))
     assert "calibrating 1 of 1" in first

@@ -28,6 +28,8 @@ COMMANDS = [
     ["bench", "transactions"],
     ["simulate"],
     ["check"],
+    ["run", "experiment"],
+    ["calibrate-wait"],
 ]
 
 
