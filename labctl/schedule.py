@@ -108,15 +108,15 @@ _LATENCY_MS = {
 }  # fmt: skip
 _BETWEEN_MS = 5.0
 """What one transaction and the next have between them."""
-_BROKER_S, _CLIENT_S = 0.25, 0.12
+_BROKER_S, _CLIENT_S = 0.2, 0.12
 """Start and stop of a process on two cores."""
-_EVENTS_PER_S = 8_000
+_EVENTS_PER_S = 12_000
 _SHARE = {1: 0.7, 3: 1.0, 5: 1.15, 9: 1.4}
 
 
 def estimate_s(cell: Cell, profile: Profile, disruption: Disruption, has_delay: bool = True) -> float:
     """Of one repetition."""
-    start_s = 2.0 + cell.brokers * _BROKER_S + len(drivers.clients(cell)) * _CLIENT_S
+    start_s = 1.5 + cell.brokers * _BROKER_S + len(drivers.clients(cell)) * _CLIENT_S
     one_s = transaction_s(cell, has_delay)
     if cell.scenario == "disruption":
         rate = _EVENTS_PER_S * (disruption.open_share if cell.load == "open" else 1.0)
@@ -126,7 +126,7 @@ def estimate_s(cell: Cell, profile: Profile, disruption: Disruption, has_delay: 
 
 
 def transaction_s(cell: Cell, has_delay: bool = True) -> float:
-    growth = _SHARE.get(cell.brokers, 1.6) * (1 + 0.1 * (cell.in_flight - 1) + 0.15 * (cell.copies - 1))
+    growth = _SHARE.get(cell.brokers, 1.6) * (1 + 0.06 * (cell.in_flight - 1) + 0.07 * (cell.copies - 1))
     latency_ms = _LATENCY_MS[cell.approach] * (growth if has_delay else 0.3 * growth)
     if cell.stalls and cell.waits:
         latency_ms += 130
@@ -135,7 +135,7 @@ def transaction_s(cell: Cell, has_delay: bool = True) -> float:
 
 def calibration_s(cell: Cell, profile: Profile, repetitions: int) -> float:
     """Three runs, each over all placements: what is needed, at the wait, and one step below."""
-    start_s = 2.0 + cell.brokers * _BROKER_S + len(drivers.clients(cell)) * _CLIENT_S
+    start_s = 1.5 + cell.brokers * _BROKER_S + len(drivers.clients(cell)) * _CLIENT_S
     each_s = profile.calibration * transaction_s(cell) / (cell.in_flight * cell.copies)
     return 3 * (each_s + repetitions * start_s)
 

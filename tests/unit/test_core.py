@@ -304,3 +304,14 @@ def _check_every_point(
                         expected[client].append(identity)
     world.run()
     assert {client: sorted(world.deliveries(client)) for client in clients} == expected
+
+
+def test_every_broker_notes_when_a_regular_record_takes_effect_there() -> None:
+    world = overlay(("E", "b1"), ("A", "b3"))
+    for broker in world.brokers.values():
+        broker.site.keeps_history = True
+    do(world, "E", "adv", process="p1")
+    world.events.clear()
+    do(world, "A", "sub", process="p1")
+    placed = [(node, event.fields["kind"]) for node, event in world.events if event.name == "placed"]
+    assert placed == [("b3", "sub"), ("b2", "sub"), ("b1", "sub")]
