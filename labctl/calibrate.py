@@ -123,15 +123,41 @@ class Search:
         """From what the slowest of some transactions has needed."""
         if not needs_ms:
             raise CalibrationFailed("no transaction has told how long it needed")
-        return self._settle(max(1, self._steps(max(needs_ms))))
+        start = max(1, self._steps(max(needs_ms)))
+        return self._below(start) if self._passes(start) else self._above(start)
 
     def _settle(self, steps: int) -> Calibration:
-        """Up while it fails, down while it is correct one step below."""
-        while not self._passes(steps):
-            steps += 1
+        """Down, step by step, while it is correct."""
         while steps > 0 and self._passes(steps - 1):
             steps -= 1
         return self._result(steps)
+
+    # A rare stall that 200 transactions have not met may move the wait by a hundred fine steps: strides double,
+    # and what lies between a failure and a success is halved. The criterion holds at the end all the same.
+
+    def _below(self, passed: int) -> Calibration:
+        stride = 1
+        while passed > 0:
+            lower = max(0, passed - stride)
+            if not self._passes(lower):
+                return self._between(lower, passed)
+            passed, stride = lower, 2 * stride
+        return self._result(0)
+
+    def _above(self, failed: int) -> Calibration:
+        stride = 1
+        while not self._passes(failed + stride):
+            failed, stride = failed + stride, 2 * stride
+        return self._between(failed, failed + stride)
+
+    def _between(self, failed: int, passed: int) -> Calibration:
+        while passed - failed > 1:
+            middle = (failed + passed) // 2
+            if self._passes(middle):
+                passed = middle
+            else:
+                failed = middle
+        return self._result(passed)
 
     # A step of the search
 

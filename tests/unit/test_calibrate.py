@@ -43,6 +43,14 @@ class Overlay:
         return outcomes
 
 
+class Stalling(Overlay):
+    """Now and then something takes a tenth of a second longer."""
+
+    def need(self) -> float:
+        stall_ms = self._random.uniform(80, 160) if self._random.random() < 0.004 else 0.0
+        return super().need() + stall_ms
+
+
 def is_by_the_criterion(found: Calibration, transactions: int) -> bool:
     """Section 7: all correct at the wait, and a run one step below has failed."""
     runs = {run.wait_ms: run for run in found.runs}
@@ -102,6 +110,21 @@ def test_starting_from_needs_takes_two_runs_where_the_paper_takes_many() -> None
 def test_a_start_that_is_too_low_or_too_high_is_corrected() -> None:
     for guess in (10.0, 900.0):
         assert Search(Overlay(160.0).run, 50.0, 10).from_needs([guess]).wait_ms == 200
+
+
+def test_a_start_that_is_far_off_costs_few_runs_even_with_a_fine_step() -> None:
+    for guess in (40.0, 900.0):
+        overlay = Overlay(170.0)
+        assert Search(overlay.run, 1.0, 10).from_needs([guess]).wait_ms == 170
+        assert len(overlay.tried) <= 25
+
+
+def test_rare_stalls_do_not_make_a_fine_search_long() -> None:
+    for seed in range(30):
+        overlay = Stalling(40.0, 0.2, seed)
+        found = Search(overlay.run, 1.0, 200).from_needs([overlay.need() for _ in range(200)])
+        assert is_by_the_criterion(found, 200)
+        assert len(overlay.tried) <= 25
 
 
 def test_no_wait_is_tried_twice() -> None:
