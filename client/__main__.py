@@ -23,11 +23,16 @@ import uvloop
 from broker.delay import Delay
 from client.connection import connect
 from client.errors import ClientError, ConnectionFailed, RefusedByBroker
-from client.scenarios import consolidation, dispatching
+from client.scenarios import consolidation, dispatching, disruption
+from client.scenarios.cues import Cues
 from client.scenarios.roles import Coordinator, Role
 from client.scenarios.stage import APPROACHES, Cast, Options, ScenarioError, Stage
 
-SCENARIOS: dict[str, ModuleType] = {"dispatching": dispatching, "consolidation": consolidation}
+SCENARIOS: dict[str, ModuleType] = {
+    "dispatching": dispatching,
+    "consolidation": consolidation,
+    "disruption": disruption,
+}
 DONE, FAILED, USAGE, NO_CONNECTION, INTERRUPTED = 0, 1, 2, 4, 130
 
 
@@ -54,13 +59,32 @@ def parser() -> argparse.ArgumentParser:
     add("--delay-ms", type=_amount, default=0.0, metavar="MS", help="emulated on the way to the broker")
     add("--sigma", type=_amount, default=0.0, help="of that delay, log-normal")
     add("--seed", type=int, default=0, help="of that delay")
+    add("--stall-probability", type=_amount, default=0.0, help="that a message to the broker meets a stall")
+    add("--stall-ms", type=_pair, default=(60.0, 120.0), metavar="MS,MS", help="shortest and longest stall")
+    add("--warm-up", type=int, default=0, metavar="N", help="so many of the transactions come first")
+    add("--work", default=defaults.work, choices=("dispatching", "consolidation"), help="of disruption")
+    add("--load", default=defaults.load, choices=("closed", "open"), help="of disruption")
+    add("--rounds", type=_count, default=defaults.rounds, metavar="N", help="of disruption")
+    add("--events", type=_count, default=defaults.events, metavar="N", help="in a round of disruption")
+    add("--instances", type=_count, default=defaults.instances, metavar="N", help="handed over after a round")
+    add("--open-share", type=_amount, default=defaults.open_share, help="of the capacity, in the open loop")
+    add(
+        "--window-ms",
+        type=_amount,
+        default=defaults.window_ms,
+        metavar="MS",
+        help="in which events are counted",
+    )
+    add("--rates", default="", metavar="FILE", help="gets what was counted")
+    add("--controlled", action="store_true", help="go on at a line `go` on stdin; see client.scenarios.cues")
     return found
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     scenario = SCENARIOS[options.scenario]
-    cast: Cast = scenario.cast(options.agents, options.suffix)
+    also = (options.work,) if scenario is disruption else ()
+    cast: Cast = scenario.cast(options.agents, options.suffix, *also)
     name = options.role + options.suffix
     if name not in (cast.coordinator, *cast.members):
         known = ", ".join(member.removesuffix(options.suffix) for member in (cast.coordinator, *cast.members))
@@ -96,6 +120,7 @@ async def _play(role: Role, given: argparse.Namespace) -> int:
         code = _fail(FAILED, str(error))
     except OSError as error:
         code = _fail(NO_CONNECTION, f"{error.filename}: {error.strerror}")
+    role.close()
     _tell_results(role)
     return code
 
@@ -110,8 +135,10 @@ async def _connected(role: Role, given: argparse.Namespace) -> None:
         history=given.history,
         history_detail=given.history_detail,
         log_file=given.log,
-        delay=Delay(delay_ms=given.delay_ms, sigma=given.sigma, seed=given.seed),
+        delay=Delay(given.delay_ms, given.sigma, given.stall_probability, given.stall_ms, given.seed),
     ) as session:
+        if given.controlled and isinstance(role, Coordinator):
+            Cues(role, sys.stdin.fileno(), _print)
         await role.run(Stage(session, session, time.monotonic, session.call_later))
 
 
@@ -140,6 +167,11 @@ def _count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return value
+
+
+def _pair(text: str) -> tuple[float, float]:
+    low, _, high = text.partition(",")
+    return _amount(low), _amount(high)
 
 
 def _amount(text: str) -> float:

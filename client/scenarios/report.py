@@ -67,6 +67,10 @@ class Attempt(Struct, eq=False):
             "outcome_ms": _ms(self.ended - self.began) if self.outcome else None,
             "received_ms": None if self.received_at is None else _ms(self.received_at - self.began),
             "received_by": sorted({client for client, _ in self.receipts}),
+            "missing": sorted({client for client, _ in self.expected - {*self.receipts}}),
+            "start_s": self.began,
+            "outcome_s": self.ended if self.outcome else None,
+            "ack_s": self.received_at,
             "correct": correct,
         }
 

@@ -8,7 +8,7 @@ FIFO, so whoever got a publication that was not for it has said so by then.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from broker.filters import Event
@@ -49,6 +49,9 @@ class Role(ABC):
     @abstractmethod
     async def run(self, stage: Stage) -> Report | None:
         """Play it to the end."""
+
+    def close(self) -> None:  # noqa: B027 (most roles have nothing left to say)
+        """The session is over: write down what is left to say."""
 
     # What a scenario fills in
 
@@ -134,6 +137,10 @@ class Coordinator(Role):
         self._said: dict[str, set[str]] = {"ready": set(), "done": set()}
         self._news: dict[str, Future] = {}
         self._next = 0
+        self.at: Callable[[str], Awaitable[None]] = _at_once
+        """Is called, and waited for, when the coordinator has come to `ready`, `warm` and `counted`."""
+        self.told: Callable[[Attempt], None] = lambda attempt: None
+        """Is called when a transaction is over."""
         self._is_winding_up = False
 
     # What a scenario fills in
@@ -175,15 +182,16 @@ class Coordinator(Role):
             raise ScenarioError(
                 f"not ready within {self.options.ready_s:g} s: {', '.join(missing)}; are they all started?"
             )
+        await self.at("ready")
         session.note("started")
         await self._order("go", "started")
         self.report.began = stage.clock()
-        workers = [stage.port.future() for _ in range(self.options.concurrency)]
-        for worker in workers:
-            self.do(self._work(worker))
-        for worker in workers:
-            await worker
+        if self.options.warm_up:
+            await self._work_until(self.options.warm_up)
+            await self.at("warm")
+        await self._work_until(self.options.transactions)
         self.report.ended = stage.clock()
+        await self.at("counted")
         # Only if every outcome is known: what is still under way may yet need everybody.
         state = "finished" if self.report.is_decided else "unfinished"
         if state == "finished":
@@ -213,11 +221,21 @@ class Coordinator(Role):
         if attempt is not None:
             attempt.receive(client, instance, self.stage.clock())
 
-    async def _work(self, done: Future) -> None:
+    async def _work_until(self, last: int) -> None:
+        """Exactly `concurrency` at a time, as long as there are so many."""
+        workers = [self.stage.port.future() for _ in range(self.options.concurrency)]
+        for worker in workers:
+            self.do(self._work(worker, last))
+        for worker in workers:
+            await worker
+
+    async def _work(self, done: Future, last: int) -> None:
         try:
-            while self._next < self.options.transactions and not self._is_winding_up:
+            while self._next < last and not self._is_winding_up:
                 self._next += 1
-                await self._transact(self.attempt(self._next))
+                attempt = self.attempt(self._next)
+                await self._transact(attempt)
+                self.told(attempt)
         finally:
             resolve(done)
 
@@ -260,6 +278,10 @@ class Coordinator(Role):
         self.stage.call_later(limit_s, lambda: resolve(news))
         await news
         return self._said[what] >= {*self.cast.members}
+
+
+async def _at_once(point: str) -> None:
+    """Nobody wants to be asked."""
 
 
 class Absent(TransactionAborted):

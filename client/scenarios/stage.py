@@ -61,6 +61,18 @@ class Options(Struct, frozen=True):
     """How long the others are waited for at the beginning."""
     prefix: str = "x"
     """Of the names of instances."""
+    warm_up: int = 0
+    """So many of the transactions come before a pause; somebody else decides that they do not count."""
+    work: str = "dispatching"
+    """Disruption: the scenario of its transactions; the rest is its load (`client.scenarios.load.Plan`)."""
+    load: str = "closed"
+    rounds: int = 10
+    events: int = 20_000
+    instances: int = 4
+    open_share: float = 0.8
+    window_ms: float = 100.0
+    rates: str = ""
+    """Disruption: file for what was counted."""
 
 
 class ScenarioError(Exception):
