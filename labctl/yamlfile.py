@@ -61,6 +61,12 @@ class Node:
             raise self.error(f"expected a list, found {self._kind()}")
         return [self._beside(item) for item in self._node.value]
 
+    def keys(self) -> list[str]:
+        """Of a mapping whose keys are names that the user chooses."""
+        if not isinstance(self._node, yaml.MappingNode):
+            raise self.error(f"expected keys and values, found {self._kind()}")
+        return [self._beside(key).text() for key, _ in self._node.value]
+
     def text(self) -> str:
         value = self._scalar()
         if not isinstance(value, str):

@@ -1,0 +1,332 @@
+"""The paper's claims: read from `experiments/claims.yaml`, judged on what was measured.
+
+The rule, the same for every claim: each value that it names is estimated with its interval over repetitions.
+Where the whole interval fulfils the test, the value holds; where none of it does, it does not hold; otherwise,
+and wherever a cell is missing, invalid or has a single repetition, it is inconclusive. A claim holds when all
+values that decide it hold, and does not hold when one of them does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, structs
+
+from labctl import yamlfile
+from labctl.exits import UsageProblem
+from labctl.report import shapes
+from labctl.report.shapes import METRICS, Expression, Metric, ShapeError, Test, Verdict
+from labctl.report.stats import Estimate, Resampler, Samples, interval_of
+
+RULE = (
+    "Each value is estimated with its 95 % bootstrap interval over repetitions. It holds when the whole interval "
+    "fulfils the test, does not hold when no part of the interval does, and is inconclusive otherwise, or when a "
+    "cell is missing, invalid, or has one repetition only. A claim holds when all values that decide it hold, and "
+    f"does not hold when one of them does not. 'About x' accepts x / {shapes.ABOUT:g} to x * {shapes.ABOUT:g}."
+)
+STEP_MS = 50.0
+
+
+class ClaimsError(UsageProblem):
+    """A claims file that says nothing sensible; the text names file, line and the nearest valid word."""
+
+
+class CellName(Struct, frozen=True):
+    """The point of the matrix that a claim speaks of."""
+
+    approach: str
+    scenario: str = "dispatching"
+    brokers: int = 3
+    in_flight: int = 1
+    copies: int = 1
+    step_ms: float | None = None
+    stalls: bool = False
+    work: str | None = None
+    load: str | None = None
+
+    @property
+    def id(self) -> str:
+        parts = [self.scenario, self.approach, f"b{self.brokers}", f"k{self.in_flight}", f"c{self.copies}"]
+        if self.step_ms not in (None, STEP_MS):
+            parts.append(f"step{self.step_ms:g}")
+        if self.stalls:
+            parts.append("stalls")
+        if self.work == "consolidation":
+            parts.append(self.work)
+        if self.load == "open":
+            parts.append(self.load)
+        return "-".join(parts)
+
+    def varied(self, changes: Mapping[str, Any]) -> CellName:
+        """With other settings; a step means something to BL-WAIT only, work and load to disruption."""
+        kept = dict(changes)
+        if self.approach != "bl-wait":
+            kept.pop("step_ms", None)
+        if self.scenario != "disruption":
+            kept.pop("work", None)
+            kept.pop("load", None)
+        return structs.replace(self, **kept)
+
+
+class Shape(Struct, frozen=True):
+    value: Expression
+    text: str
+    test: Test
+    paper: float | None
+    decides: bool
+
+
+class Claim(Struct, frozen=True):
+    id: str
+    text: str
+    paper: str
+    figure: int | None
+    cells: dict[str, CellName]
+    shapes: tuple[Shape, ...]
+    variants: tuple[tuple[str, dict[str, Any]], ...]
+
+
+class Judged(Struct, frozen=True):
+    """One value of a claim, and what is to be said of it."""
+
+    value: str
+    test: str
+    paper: float | None
+    decides: bool
+    verdict: Verdict
+    measured: float | None
+    interval: tuple[float, float] | None
+    reason: str
+
+
+class VariantJudgement(Struct, frozen=True):
+    name: str
+    verdict: Verdict
+    values: tuple[Judged, ...]
+
+
+class Judgement(Struct, frozen=True):
+    id: str
+    text: str
+    figure: int | None
+    verdict: Verdict
+    measured: float | None
+    interval: tuple[float, float] | None
+    paper: str
+    reason: str
+    is_measured: bool
+    """Whether any of its cells was run."""
+    cells: tuple[str, ...]
+    values: tuple[Judged, ...]
+    variants: tuple[VariantJudgement, ...]
+
+
+# Reading
+
+
+def find(result: str | None = None) -> Path:
+    """The claims of the result itself, of the directory that we are in or, failing that, our own."""
+    candidates = [Path(result, "claims.yaml")] if result is not None else []
+    candidates.append(Path("experiments", "claims.yaml"))
+    own = Path(__file__).parents[2] / "experiments" / "claims.yaml"
+    return next((path for path in candidates if path.exists()), own)
+
+
+def load(path: Path) -> tuple[Claim, ...]:
+    document = yamlfile.read(path, ClaimsError)
+    found: dict[str, Claim] = {}
+    for node in document.sequence():
+        claim = _claim(node)
+        if claim.id in found:
+            raise node.error(f"the claim {claim.id!r} is there twice")
+        found[claim.id] = claim
+    if not found:
+        raise document.error("there is no claim in it")
+    return tuple(found.values())
+
+
+def _claim(node: yamlfile.Node) -> Claim:
+    parts = node.mapping(("id", "claim", "paper", "figure", "cells", "shape", "variants"))
+    for key in ("id", "claim", "cells", "shape"):
+        if key not in parts:
+            raise node.error(f"a claim without {key!r}")
+    cells = {name: _cell(each) for name, each in _free_mapping(parts["cells"]).items()}
+    listed = tuple(_shape(each, cells) for each in parts["shape"].sequence())
+    if not any(shape.decides for shape in listed):
+        raise parts["shape"].error("no value decides this claim")
+    return Claim(
+        parts["id"].text(),
+        parts["claim"].text(),
+        parts["paper"].text() if "paper" in parts else "",
+        parts["figure"].integer() if "figure" in parts else None,
+        cells,
+        listed,
+        tuple(
+            (name, _settings(each))
+            for name, each in (_free_mapping(parts["variants"]) if "variants" in parts else {}).items()
+        ),
+    )
+
+
+def _free_mapping(node: yamlfile.Node) -> dict[str, yamlfile.Node]:
+    return node.mapping(node.keys())
+
+
+_FIELDS = CellName.__struct_fields__
+
+
+def _cell(node: yamlfile.Node) -> CellName:
+    settings = _settings(node)
+    if "approach" not in settings:
+        raise node.error("a cell without 'approach'")
+    return CellName(**settings)
+
+
+def _settings(node: yamlfile.Node) -> dict[str, Any]:
+    given = node.mapping(_FIELDS)
+    settings: dict[str, Any] = {}
+    for name, each in given.items():
+        if name in ("brokers", "in_flight", "copies"):
+            settings[name] = each.integer()
+        elif name == "step_ms":
+            settings[name] = each.number()
+        elif name == "stalls":
+            settings[name] = each.boolean()
+        else:
+            settings[name] = each.text()
+    return settings
+
+
+def _shape(node: yamlfile.Node, cells: Mapping[str, CellName]) -> Shape:
+    parts = node.mapping(("value", "is", "paper", "decides"))
+    for key in ("value", "is"):
+        if key not in parts:
+            raise node.error(f"a shape without {key!r}")
+    text = parts["value"].text()
+    try:
+        value = shapes.parse(text, cells)
+    except ShapeError as error:
+        raise parts["value"].error(str(error)) from None
+    try:
+        test = shapes.parse_test(parts["is"].text())
+    except ShapeError as error:
+        raise parts["is"].error(str(error)) from None
+    paper = parts["paper"].number() if "paper" in parts else None
+    return Shape(value, text, test, paper, parts["decides"].boolean() if "decides" in parts else True)
+
+
+# Judging
+
+
+class Measured(Struct, frozen=True):
+    """A cell as far as claims ask: whether it is valid, and each metric's value in every repetition."""
+
+    valid: bool
+    values: Mapping[str, Sequence[float]]
+
+
+def judge(claim: Claim, cells: Mapping[str, Measured], resampler: Resampler) -> Judgement:
+    values = tuple(_judge_shape(shape, claim.cells, cells, resampler) for shape in claim.shapes)
+    variants = tuple(
+        VariantJudgement(name, verdict_of(judged), judged)
+        for name, changes in claim.variants
+        if (judged := _judge_variant(claim, changes, cells, resampler)) is not None
+    )
+    first = next(value for value in values if value.decides)
+    telling = next((v for v in values if v.decides and v.verdict == verdict_of(values)), first)
+    return Judgement(
+        claim.id,
+        claim.text,
+        claim.figure,
+        verdict_of(values),
+        first.measured,
+        first.interval,
+        claim.paper,
+        telling.reason,
+        any(cell.id in cells for cell in claim.cells.values()),
+        tuple(cell.id for cell in claim.cells.values()),
+        values,
+        variants,
+    )
+
+
+def verdict_of(values: Sequence[Judged]) -> Verdict:
+    found = [value.verdict for value in values if value.decides]
+    if "does not hold" in found:
+        return "does not hold"
+    return "inconclusive" if "inconclusive" in found else "holds"
+
+
+def _judge_variant(
+    claim: Claim, changes: Mapping[str, Any], cells: Mapping[str, Measured], resampler: Resampler
+) -> tuple[Judged, ...] | None:
+    """None where the result has none of its cells."""
+    names = {name: cell.varied(changes) for name, cell in claim.cells.items()}
+    changed = [cell.id for name, cell in names.items() if cell.id != claim.cells[name].id]
+    if not any(each in cells for each in changed):
+        return None
+    return tuple(_judge_shape(shape, names, cells, resampler) for shape in claim.shapes)
+
+
+def _judge_shape(
+    shape: Shape, names: Mapping[str, CellName], cells: Mapping[str, Measured], resampler: Resampler
+) -> Judged:
+    used = {metric: names[metric.cell].id for metric in shapes.metrics(shape.value)}
+    problem = _problem(used, cells)
+    if problem:
+        return Judged(shape.text, shape.test.text, shape.paper, shape.decides, "inconclusive", None, None, problem)
+    estimate = _estimate(shape.value, used, cells, resampler)
+    verdict, reason = _decide(shape.test, estimate)
+    return Judged(
+        shape.text,
+        shape.test.text,
+        shape.paper,
+        shape.decides,
+        verdict,
+        estimate.value if np.isfinite(estimate.value) else None,
+        estimate.interval,
+        reason,
+    )
+
+
+def _problem(used: Mapping[Metric, str], cells: Mapping[str, Measured]) -> str:
+    for metric, cell in used.items():
+        if cell not in cells:
+            return f"{cell} was not run"
+        if not cells[cell].valid:
+            return f"{cell} is not valid"
+        if not cells[cell].values.get(METRICS[metric.metric]):
+            return f"{cell} has no {metric.metric}"
+    return ""
+
+
+def _estimate(
+    value: Expression, used: Mapping[Metric, str], cells: Mapping[str, Measured], resampler: Resampler
+) -> Estimate:
+    def series(metric: Metric) -> Sequence[float]:
+        return cells[used[metric]].values[METRICS[metric.metric]]
+
+    def mean(metric: Metric) -> Samples:
+        return np.asarray(np.mean(series(metric)))
+
+    def draws(metric: Metric) -> Samples:
+        return resampler.means(used[metric], series(metric))
+
+    point = float(shapes.evaluate(value, mean))
+    fewest = min((len(series(metric)) for metric in used), default=1)
+    return interval_of(point, np.atleast_1d(shapes.evaluate(value, draws)), fewest)
+
+
+def _decide(test: Test, estimate: Estimate) -> tuple[Verdict, str]:
+    if not np.isfinite(estimate.value):
+        return "inconclusive", "a division by zero"
+    interval = estimate.interval
+    if interval is None:
+        would = "would" if test.accepts(estimate.value) else "would not"
+        return "inconclusive", f"one repetition has no interval; by its value alone it {would} hold"
+    verdict = test.judge(*interval)
+    place = {"holds": "lies inside", "does not hold": "lies outside", "inconclusive": "crosses the limits of"}
+    return verdict, f"the interval {place[verdict]} '{test.text}' ({estimate.n} repetitions)"

@@ -1,0 +1,238 @@
+"""One pass over the raw logs into Parquet; what cannot be read is counted and named.
+
+A line that does not fit its schema stays in its table, as text in the column `corrupt`, so that the tables
+alone show what was left out. `Tables` gives the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+from pyspark.sql.types import StructField, StructType
+
+from labctl import topology
+from labctl.report import folder, schemas
+from labctl.report.folder import Repetition
+from labctl.report.schemas import CORRUPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+_PLACE = r"cells/([^/]+)/(\d+)/(?:[^/]+/)?([^/]+)\.jsonl?$"
+CORRUPT_FILES_NAMED = 20
+CORRUPT_LINES_NAMED = 3
+
+
+class Problem(Struct, frozen=True):
+    """Something of the input that could not be used."""
+
+    file: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.text}"
+
+
+class Tables:
+    """The Parquet tables of one report."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.spark = spark
+        self.path = path
+        self.names: list[str] = []
+
+    def write(self, name: str, frame: DataFrame) -> None:
+        frame.write.mode("overwrite").parquet(self.where(name))
+        self.names.append(name)
+
+    def where(self, name: str) -> str:
+        return folder.join(self.path, f"{name}.parquet")
+
+    def raw(self, name: str) -> DataFrame:
+        return self.spark.read.parquet(self.where(name))
+
+    def read(self, name: str) -> DataFrame:
+        """Only rows that are what they should be."""
+        frame = self.raw(name)
+        return frame.where(F.col(CORRUPT).isNull()).drop(CORRUPT) if CORRUPT in frame.columns else frame
+
+
+def ingest(root: str, tables: Tables, found: Iterable[Repetition]) -> None:
+    """transactions, rates, history, vitals, cells, messages."""
+    spark = tables.spark
+    present = {_kind(file) for repetition in found for file in repetition.files}
+    lines = {
+        "transactions": ("transactions.jsonl", schemas.TRANSACTIONS),
+        "rates": ("rates.jsonl", schemas.RATES),
+        "history": ("history/*.jsonl", schemas.HISTORY),
+        "nodes": ("nodes/*.jsonl", schemas.VITALS),
+    }
+    for name, (pattern, schema) in lines.items():
+        if name in present:
+            frame = read_lines(spark, folder.join(root, "cells/*/*", pattern), schema, schemas.REQUIRED[name])
+        else:
+            frame = _nothing(spark, schema)
+        if name == "nodes":
+            frame = frame.where((F.col("event") == "vitals") | F.col(CORRUPT).isNotNull()).drop("event")
+        tables.write("vitals" if name == "nodes" else name, frame)
+    tables.write("cells", read_cells(_documents(spark, root, "cell.json", present)))
+    tables.write("messages", read_messages(_documents(spark, root, "messages.json", present)))
+    tables.write("deliveries", deliveries(tables.read("history")))
+
+
+def _kind(file: str) -> str:
+    """`history` for history/b1.jsonl, `rates` for rates.jsonl, cell.json for itself."""
+    top, slash, _ = file.partition("/")
+    return top if slash or not file.endswith(".jsonl") else file.removesuffix(".jsonl")
+
+
+def read_lines(spark: SparkSession, pattern: str, schema: StructType, required: Iterable[str]) -> DataFrame:
+    """JSON lines with the cell, repetition and node that their path names."""
+    raw = (
+        spark.read.schema(StructType([*schema.fields, StructField(CORRUPT, schemas.TEXT)]))
+        .option("mode", "PERMISSIVE")
+        .option("columnNameOfCorruptRecord", CORRUPT)
+        .json(pattern)
+        .withColumn("file", F.col("_metadata.file_path"))
+    )
+    incomplete = _any([F.col(name).isNull() for name in required])
+    row = F.to_json(F.struct(*[F.col(name) for name in schema.names]))
+    placed = raw.withColumn(CORRUPT, F.when(F.col(CORRUPT).isNull() & incomplete, row).otherwise(F.col(CORRUPT)))
+    placed = with_place(placed)
+    if "node" in schema.names:
+        placed = placed.withColumn("node", F.coalesce("node", F.regexp_extract("file", _PLACE, 3)))
+    return placed.withColumn("file", F.when(F.col(CORRUPT).isNotNull(), F.col("file")))
+
+
+def with_place(frame: DataFrame) -> DataFrame:
+    """Which cell and repetition a row is of, from the path of its file."""
+    return frame.withColumn("cell", F.regexp_extract("file", _PLACE, 1)).withColumn(
+        "repetition", F.regexp_extract("file", _PLACE, 2).cast("int")
+    )
+
+
+def _any(conditions: list[Column]) -> Column:
+    found = conditions[0]
+    for condition in conditions[1:]:
+        found |= condition
+    return found
+
+
+def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
+    empty = spark.createDataFrame([], schema)
+    extra: Mapping[str, DataType | str] = {CORRUPT: "string", "file": "string", "cell": "string", "repetition": "int"}
+    for name, kind in extra.items():
+        empty = empty.withColumn(name, F.lit(None).cast(kind))
+    return empty
+
+
+def _documents(spark: SparkSession, root: str, name: str, present: set[str]) -> DataFrame:
+    """Whole files as text, with their place."""
+    if name not in present:
+        return spark.createDataFrame([], "value string, file string, cell string, repetition int")
+    text = spark.read.text(folder.join(root, "cells/*/*", name), wholetext=True)
+    return with_place(text.withColumn("file", F.col("_metadata.file_path")))
+
+
+def read_cells(documents: DataFrame) -> DataFrame:
+    """One row per repetition: its parameters and where its clients were."""
+    parsed = documents.withColumn("d", F.from_json("value", schemas.CELL, {"mode": "PERMISSIVE"}))
+    bad = F.col("d").isNull() | F.col("d.parameters.approach").isNull() | F.col("d.parameters.scenario").isNull()
+    others = [n for n in schemas.CELL.names if n not in ("cell", "repetition", "parameters", "transactions", "warm_up")]
+    return parsed.select(
+        "cell",
+        "repetition",
+        *[F.col(f"d.parameters.{name}").alias(name) for name in schemas.PARAMETERS.names],
+        *[F.col(f"d.{name}").alias(name) for name in others],
+        F.col("d.transactions").alias("transactions_wanted"),
+        F.col("d.warm_up").alias("warm_up_wanted"),
+        F.when(bad, F.substring("value", 1, 200)).alias(CORRUPT),
+        F.when(bad, F.col("file")).alias("file"),
+    )
+
+
+def read_messages(documents: DataFrame) -> DataFrame:
+    """One row per repetition and node: messages and bytes in the counted part."""
+    parsed = documents.withColumn("d", F.from_json("value", schemas.MESSAGES, {"mode": "PERMISSIVE"}))
+    bad = F.col("d").isNull()
+    rows = parsed.select(
+        "cell",
+        "repetition",
+        F.explode_outer("d").alias("node", "counts"),
+        F.when(bad, F.substring("value", 1, 200)).alias(CORRUPT),
+        F.when(bad, F.col("file")).alias("file"),
+    )
+    counts = [F.col(f"counts.{name}").alias(name) for name in schemas.COUNTS.names]
+    return rows.select("cell", "repetition", "node", *counts, CORRUPT, "file")
+
+
+def deliveries(history: DataFrame) -> DataFrame:
+    """What clients were handed, out of the history."""
+    fields = F.from_json("fields", schemas.DELIVERED).alias("d")
+    rows = history.where(F.col("name") == "delivered").select(
+        "cell", "repetition", F.col("node").alias("client"), "number", "time", fields
+    )
+    return rows.select("cell", "repetition", "client", "number", "time", "d.tx", "d.op", "d.event")
+
+
+def corrupt_lines(tables: Tables, root: str) -> list[Problem]:
+    """Every file with lines that cannot be used: how many, and the first of them by number."""
+    problems: list[Problem] = []
+    for name in ("transactions", "rates", "history", "vitals", "cells", "messages"):
+        bad = tables.raw(name).where(F.col(CORRUPT).isNotNull())
+        counts = bad.groupBy("file").agg(F.count("*").alias("lines"), F.min(CORRUPT).alias("text"))
+        for row in counts.orderBy("file").limit(CORRUPT_FILES_NAMED + 1).collect():
+            if len(problems) == CORRUPT_FILES_NAMED:
+                return [*problems, Problem(name, "more files have corrupt lines; see the column 'corrupt'")]
+            problems.append(_corrupt(tables.spark, root, row["file"], row["lines"], row["text"]))
+    return problems
+
+
+def _corrupt(spark: SparkSession, root: str, uri: str, lines: int, text: str) -> Problem:
+    file = uri[uri.rindex("/cells/") + 1 :] if "/cells/" in uri else uri
+    if file.endswith(".json"):
+        return Problem(file, "not the JSON document that it should be; left out")
+    numbers = _line_numbers(spark, folder.join(root, file), text)
+    first = f"the first at line {numbers[0]}" if numbers else "without a field that every line has"
+    return Problem(
+        file, f"{lines} corrupt or truncated line{'s' if lines > 1 else ''}, {first}, left out: {text[:60]!r}"
+    )
+
+
+def _line_numbers(spark: SparkSession, path: str, text: str) -> list[int]:
+    numbered = spark.sparkContext.textFile(path).zipWithIndex()
+    return [number + 1 for _, number in numbered.filter(lambda line: line[0] == text).take(CORRUPT_LINES_NAMED)]
+
+
+def missing_files(found: Iterable[Repetition], cells: Mapping[tuple[str, int], Mapping[str, object]]) -> list[Problem]:
+    """Files that a repetition of its kind has, and this one has not."""
+    problems: list[Problem] = []
+    for repetition in found:
+        place = f"cells/{repetition.cell}/{repetition.number:02d}"
+        cell = cells.get((repetition.cell, repetition.number))
+        for name in ("cell.json", "transactions.jsonl", "messages.json"):
+            if name not in repetition.files:
+                problems.append(Problem(f"{place}/{name}", "missing"))
+        if cell is None:
+            continue
+        if cell["scenario"] == "disruption" and "rates.jsonl" not in repetition.files:
+            problems.append(Problem(f"{place}/rates.jsonl", "missing"))
+        nodes = _nodes_of(cell)
+        for kind in ("nodes", "history"):
+            absent = sorted(nodes - repetition.nodes(kind))
+            if absent and not repetition.nodes(kind):
+                problems.append(Problem(f"{place}/{kind}", "no node left one"))
+            else:
+                problems += [Problem(f"{place}/{kind}/{node}.jsonl", "missing") for node in absent]
+    return problems
+
+
+def _nodes_of(cell: Mapping[str, object]) -> set[str]:
+    placement = cell.get("placement")
+    clients = set(placement) if isinstance(placement, Mapping) else set()
+    brokers = cell.get("brokers")
+    return clients | set(topology.standard(brokers).brokers if isinstance(brokers, int) else ())

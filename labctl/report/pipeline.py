@@ -1,0 +1,212 @@
+"""Raw logs to a `Report`: read once, transform, check, judge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labctl.report import claims, cost, doubts, folder, ingest, verdicts
+from labctl.report.ingest import Tables
+from labctl.report.model import (
+    Bin,
+    CellResult,
+    NodeVitals,
+    Point,
+    PropertyVerdict,
+    RepetitionResult,
+    Report,
+    estimates_of,
+    measured,
+    worst,
+)
+from labctl.report.provenance import describe
+from labctl.report.stats import Resampler
+from labctl.report.transforms import latency, nodes, rates
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Key = tuple[str, int]
+Say = Callable[[str], None]
+STEPS = ("reading the logs", "looking for damage", "computing", "checking histories", "judging the claims")
+WINDOW_MS = 100.0
+CHECK_PARTITIONS_MAX = 256
+_COUNTS = (
+    "transactions",
+    "committed",
+    "aborted",
+    "unknown",
+    "wrong",
+    "late_subscriptions",
+    "late_unsubscriptions",
+    "wrong_recipients",
+    "missed",
+)
+
+
+def analyse(spark: SparkSession, root: str, output: str, claims_file: Path, say: Say) -> Report:
+    """The report of a result folder; its tables are in `output`/tables afterwards."""
+    started = time.monotonic()
+    run = folder.read_run(root, spark)
+    listed = claims.load(claims_file)
+    found = folder.repetitions(folder.list_files(spark, root))
+    if not found:
+        raise folder.ResultProblem(f"{root} has no finished repetition of any cell; go on with --resume")
+    tables = Tables(spark, folder.join(output, "tables"))
+
+    say(STEPS[0])
+    ingest.ingest(root, tables, found)
+    say(STEPS[1])
+    cells = {(row["cell"], row["repetition"]): row.asDict(True) for row in tables.read("cells").collect()}
+    problems = [*ingest.corrupt_lines(tables, root), *ingest.missing_files(found, cells)]
+    say(STEPS[2])
+    window_s = _window_s(run)
+    summarise(tables, window_s)
+    say(STEPS[3])
+    check(tables, cells)
+    say(STEPS[4])
+    resampler = Resampler(int(run.get("seed") or 0))
+    results = _cells(tables, run, cells, resampler)
+    for cell in results.values():
+        cell.warnings = doubts.of_cell(cell)
+    usable = {name: measured(cell) for name, cell in results.items()}
+    return Report(
+        path=root,
+        run=run,
+        cells=results,
+        judgements=tuple(claims.judge(claim, usable, resampler) for claim in listed),
+        curves=_curves(tables),
+        problems=tuple(str(problem) for problem in problems),
+        warnings=tuple(doubts.of_run(run, results, len(problems))),
+        provenance=describe(spark, run, claims_file, time.monotonic() - started),
+    )
+
+
+def _window_s(run: Mapping[str, Any]) -> float:
+    settings = (run.get("resolved") or {}).get("disruption") or {}
+    return float(settings.get("window_ms") or WINDOW_MS) / 1e3
+
+
+def summarise(tables: Tables, window_s: float) -> None:
+    """Everything that is smaller than the logs, each in a table of its own."""
+    counted = latency.counted(tables.read("transactions"))
+    tables.write("repetitions", _repetitions(tables, counted, window_s))
+    tables.write("latencies", latency.by_cell(counted))
+    tables.write("histograms", latency.histogram(counted))
+    tables.write("node_vitals", nodes.vitals(tables.read("vitals")))
+    whole = rates.windows(tables.read("rates"), window_s)
+    tables.write("curves", rates.curves(whole, window_s))
+
+
+def _repetitions(tables: Tables, counted: DataFrame, window_s: float) -> DataFrame:
+    key = ["cell", "repetition"]
+    by_repetition = latency.by_repetition(counted)
+    whole = rates.windows(tables.read("rates"), window_s)
+    return (
+        by_repetition.join(latency.throughput(counted), key, "left")
+        .join(nodes.traffic(tables.read("messages"), by_repetition), key, "left")
+        .join(rates.drops(whole), key, "left")
+    )
+
+
+def check(tables: Tables, cells: Mapping[Key, Mapping[str, Any]]) -> None:
+    """The table of verdicts: from histories, and from what coordinators and agents saw."""
+    subjects = {key: verdicts.subject_of(cell) for key, cell in cells.items() if cell["approach"] != "bl-wait"}
+    width = max(1, min(len(subjects), CHECK_PARTITIONS_MAX))
+    from_histories = verdicts.check(tables.read("history"), subjects, width)
+    seen = verdicts.routing(tables.read("repetitions"), tables.read("cells"))
+    tables.write("verdicts", from_histories.unionByName(seen).coalesce(width))
+
+
+def _cells(
+    tables: Tables, run: Mapping[str, Any], cells: Mapping[Key, Mapping[str, Any]], resampler: Resampler
+) -> dict[str, CellResult]:
+    rows = {(r["cell"], r["repetition"]): r.asDict(True) for r in tables.read("repetitions").collect()}
+    answers: dict[Key, list[PropertyVerdict]] = {}
+    for r in tables.read("verdicts").orderBy("cell", "repetition", "property").collect():
+        verdict = PropertyVerdict(*(r[n] for n in PropertyVerdict.__struct_fields__))
+        answers.setdefault((r["cell"], r["repetition"]), []).append(verdict)
+    pooled = {r["cell"]: r.asDict() for r in tables.read("latencies").collect()}
+    bins: dict[str, list[Bin]] = {}
+    for r in tables.read("histograms").orderBy("cell", "bin").collect():
+        bins.setdefault(r["cell"], []).append(Bin(r["low_ms"], r["transactions"]))
+    vitals: dict[str, list[NodeVitals]] = {}
+    for r in tables.read("node_vitals").orderBy("cell", "node").collect():
+        vitals.setdefault(r["cell"], []).append(_vitals(r.asDict()))
+    wanted = {cell["id"]: int(cell.get("repetitions") or 0) for cell in run.get("cells", ())}
+    results = {}
+    for name in sorted({cell for cell, _ in cells}):
+        repetitions = tuple(
+            _repetition(number, cells[key], rows.get(key, {}), answers.get(key, ()))
+            for key in sorted(cells)
+            if (number := key[1]) is not None and key[0] == name
+        )
+        answer = worst([repetition.answer for repetition in repetitions])
+        results[name] = CellResult(
+            id=name,
+            parameters=_parameters(next(cell for key, cell in cells.items() if key[0] == name)),
+            wanted=wanted.get(name, 0),
+            repetitions=repetitions,
+            answer=answer,
+            estimates=estimates_of(name, repetitions, answer, resampler),
+            percentiles=_percentiles(pooled.get(name)) if answer != "invalid" else {},
+            histogram=tuple(bins.get(name, ())),
+            nodes=tuple(vitals.get(name, ())),
+        )
+    return results
+
+
+def _parameters(cell: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("scenario", "approach", "brokers", "in_flight", "copies", "step_ms", "stalls", "work", "load")
+    return {name: cell[name] for name in names}
+
+
+def _percentiles(row: Mapping[str, Any] | None) -> dict[str, float]:
+    if row is None or row["percentiles"] is None:
+        return {}
+    return {**dict(zip(latency.PERCENTILES, row["percentiles"], strict=True)), "max": row["max_ms"]}
+
+
+def _repetition(
+    number: int, cell: Mapping[str, Any], row: Mapping[str, Any], found: Sequence[PropertyVerdict]
+) -> RepetitionResult:
+    approach = cell["approach"]
+    values = {name: float(row[name]) for name in _METRICS if row.get(name) is not None}
+    if row.get("percentiles"):
+        values |= dict(zip(latency.PERCENTILES, row["percentiles"], strict=True))
+    model = None
+    if cell["scenario"] == "dispatching" and cell["brokers"] and cell["placement"]:
+        model = cost.messages(approach, cell["brokers"], cell["placement"])
+    return RepetitionResult(
+        number=number,
+        answer=verdicts.overall(approach, {v.property: v.answer for v in found}),
+        verdicts=tuple(found),
+        counts={name: int(row.get(name) or 0) for name in _COUNTS},
+        values=values,
+        wait_ms=cell["wait_ms"],
+        send_lag_ms=row.get("send_lag_ms_max"),
+        messages_model=model,
+    )
+
+
+_METRICS = ("latency_ms", "outcome_ms", "completion_ms", "throughput", "messages", "bytes", "drop", "variation", "rate")
+
+
+def _vitals(row: Mapping[str, Any]) -> NodeVitals:
+    return NodeVitals(
+        row["node"],
+        row["cpu_percent"] or 0.0,
+        row["cpu_percent_max"] or 0.0,
+        row["loop_lag_ms"] or 0.0,
+        row["loop_lag_ms_max"] or 0.0,
+        row["rss_bytes_max"],
+    )
+
+
+def _curves(tables: Tables) -> dict[str, tuple[Point, ...]]:
+    found: dict[str, list[Point]] = {}
+    for r in tables.read("curves").orderBy("cell", "point").collect():
+        found.setdefault(r["cell"], []).append(Point(r["time_s"], r["rate"], bool(r["transaction"])))
+    return {cell: tuple(points) for cell, points in found.items()}

@@ -1,0 +1,1 @@
+"""Pure functions from DataFrame to DataFrame, one subject to a module."""
