@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from labctl import bench_cli, check_cli, doctor, overlay_cli, run_cli, simulate_cli
+from labctl import bench_cli, check_cli, doctor, overlay_cli, report_cli, run_cli, simulate_cli
 from labctl.exits import DONE, INFRASTRUCTURE, INTERRUPTED, LabError
 from labctl.output import Output, print_error
 
@@ -51,6 +51,9 @@ app.command("check", epilog="Example: labctl check results/latest --json")(check
 app.add_typer(run_cli.app, name="run")
 app.command("calibrate-wait", epilog="Example: labctl calibrate-wait --step 1ms --json")(
     run_cli.calibrate_wait
+)
+app.command("report", epilog="Example: labctl report results/base/latest --json | jq '.claims[]'")(
+    report_cli.command
 )
 
 

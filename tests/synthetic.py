@@ -90,10 +90,10 @@ def matrix() -> tuple[CellName, ...]:
         *(CellName(a, copies=c) for a in six for c in (1, 2, 5, 10)),
         *(CellName(a, scenario="consolidation") for a in six),
         *(
-            CellName(a, scenario="disruption", work=w, load=l)
+            CellName(a, scenario="disruption", work=work, load=load)
             for a in four[1:]
-            for w in ("dispatching", "consolidation")
-            for l in ("closed", "open")
+            for work in ("dispatching", "consolidation")
+            for load in ("closed", "open")
         ),
     ):
         found[cell.id] = cell
@@ -289,7 +289,12 @@ def _add_transaction(
     event = f'"event":{{"to":"{agent}","n":{t["number"]}}}'
     add(coordinator, start + 2 * step, "issued", f'{tx},"op":1,"kind":"pub","frame":1,{event}')
     for broker in brokers:
-        add(broker, start + 3 * step, "processed", f'{tx},"op":1,"client":"{coordinator}","source":"x","stamp":null')
+        add(
+            broker,
+            start + 3 * step,
+            "processed",
+            f'{tx},"op":1,"client":"{coordinator}","source":"x","stamp":null',
+        )
         add(broker, start + 5 * step, "committed", tx)
     add(agent, start + 6 * step, "delivered", f'{tx},"op":1,{event}')
     if not t["correct"]:

@@ -118,7 +118,7 @@ class Judgement(Struct, frozen=True):
     paper: str
     reason: str
     is_measured: bool
-    """Whether any of its cells was run."""
+    """Whether there is a figure for any of its values."""
     cells: tuple[str, ...]
     values: tuple[Judged, ...]
     variants: tuple[VariantJudgement, ...]
@@ -246,7 +246,7 @@ def judge(claim: Claim, cells: Mapping[str, Measured], resampler: Resampler) -> 
         first.interval,
         claim.paper,
         telling.reason,
-        any(cell.id in cells for cell in claim.cells.values()),
+        any(value.measured is not None for value in values),
         tuple(cell.id for cell in claim.cells.values()),
         values,
         variants,
@@ -277,7 +277,9 @@ def _judge_shape(
     used = {metric: names[metric.cell].id for metric in shapes.metrics(shape.value)}
     problem = _problem(used, cells)
     if problem:
-        return Judged(shape.text, shape.test.text, shape.paper, shape.decides, "inconclusive", None, None, problem)
+        return Judged(
+            shape.text, shape.test.text, shape.paper, shape.decides, "inconclusive", None, None, problem
+        )
     estimate = _estimate(shape.value, used, cells, resampler)
     verdict, reason = _decide(shape.test, estimate)
     return Judged(

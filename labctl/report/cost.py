@@ -12,7 +12,9 @@ from collections.abc import Mapping
 
 from labctl import topology
 
-_CLIENT = re.compile(r"(?P<role>E|D|A1|A2)(?:[-._/](?P<copy>\d+))?$|(?:c?(?P<first>\d+)[-._/])(?P<name>E|D|A1|A2)$")
+_CLIENT = re.compile(
+    r"(?P<role>E|D|A1|A2)(?:[-._/](?P<copy>\d+))?$|(?:c?(?P<first>\d+)[-._/])(?P<name>E|D|A1|A2)$"
+)
 PARTICIPANTS = 2
 """Beside the coordinator: the dispatcher and one agent."""
 

@@ -25,7 +25,9 @@ def _about_validity(cell: CellResult) -> list[str]:
     found = []
     if cell.answer == "invalid":
         faults = sum(v.faults for v in cell.verdicts())
-        found.append(f"it broke its promise ({faults} faults): its numbers are not averaged and decide no claim")
+        found.append(
+            f"it broke its promise ({faults} faults): its numbers are not averaged and decide no claim"
+        )
     elif cell.answer == "unknown":
         found.append("whether it kept its promise could not be checked: it decides no claim")
     if cell.anomalies:
@@ -46,7 +48,9 @@ def _about_numbers(cell: CellResult) -> list[str]:
     if latency is not None and latency.interval is not None:
         half = (latency.interval[1] - latency.interval[0]) / 2
         if half > SPREAD_MAX * latency.value:
-            found.append(f"repetitions differ widely: the mean latency is known to {half / latency.value:.0%} only")
+            found.append(
+                f"repetitions differ widely: the mean latency is known to {half / latency.value:.0%} only"
+            )
     counted, model = cell.estimates.get("messages"), cell.messages_model
     if counted is not None and model is not None and abs(counted.value / model - 1) > COST_TOLERANCE:
         found.append(f"{counted.value:.1f} messages per transaction where the cost model has {model:.1f}")
@@ -73,7 +77,9 @@ def _about_machine(cell: CellResult) -> list[str]:
 def of_run(run: Mapping[str, Any], cells: Mapping[str, CellResult], problems: int) -> list[str]:
     found = []
     if run.get("profile") == "quick":
-        found.append("quick profile: 50 transactions and one repetition show that it works, not how it performs")
+        found.append(
+            "quick profile: 50 transactions and one repetition show that it works, not how it performs"
+        )
     if not (run.get("testbed") or {}).get("delay"):
         found.append("links without emulated delay: latencies are those of this machine's loopback")
     if problems:
@@ -82,5 +88,8 @@ def of_run(run: Mapping[str, Any], cells: Mapping[str, CellResult], problems: in
         found.append("the working tree had changes that no commit holds")
     missing = [c["id"] for c in run.get("cells", ()) if c.get("id") not in cells]
     if missing:
-        found.append(f"{len(missing)} cells of the matrix were not run: {', '.join(missing[:5])}" + (", ..." if len(missing) > 5 else ""))
+        found.append(
+            f"{len(missing)} cells of the matrix were not run: {', '.join(missing[:5])}"
+            + (", ..." if len(missing) > 5 else "")
+        )
     return found

@@ -80,7 +80,9 @@ def _newest(base: Path) -> str:
     found = sorted(base.glob("*/*/run.json"), key=lambda path: path.parent.name)
     runs = [path.parent for path in found if not path.parent.is_symlink()]
     if not runs:
-        raise UsageProblem(f"there is no result under {base}; name one, or make one: labctl run experiment base")
+        raise UsageProblem(
+            f"there is no result under {base}; name one, or make one: labctl run experiment base"
+        )
     return str(runs[-1])
 
 
@@ -98,7 +100,9 @@ def read_run(path: str, spark: SparkSession | None = None) -> dict[str, Any]:
         raise ResultProblem(f"{join(path, 'run.json')} is not JSON: {error}") from None
     found = run.get("format") if isinstance(run, dict) else None
     if not isinstance(found, int) or isinstance(found, bool):
-        raise ResultProblem(f"{join(path, 'run.json')} does not say its format; this report reads format {FORMAT}")
+        raise ResultProblem(
+            f"{join(path, 'run.json')} does not say its format; this report reads format {FORMAT}"
+        )
     if found != FORMAT:
         age = "an older" if found < FORMAT else "a newer"
         raise ResultProblem(
@@ -156,7 +160,7 @@ def write(path: str, content: str | bytes, spark: SparkSession | None = None) ->
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(data)
         return
-    assert spark is not None and spark.sparkContext._jvm is not None, "a path with a scheme is written by Spark"
+    assert spark is not None, "a path with a scheme is written by Spark"
     jvm: Any = spark.sparkContext._jvm
     target = jvm.org.apache.hadoop.fs.Path(path)
     stream = target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).create(target, True)

@@ -101,7 +101,9 @@ def read_lines(spark: SparkSession, pattern: str, schema: StructType, required: 
     )
     incomplete = _any([F.col(name).isNull() for name in required])
     row = F.to_json(F.struct(*[F.col(name) for name in schema.names]))
-    placed = raw.withColumn(CORRUPT, F.when(F.col(CORRUPT).isNull() & incomplete, row).otherwise(F.col(CORRUPT)))
+    placed = raw.withColumn(
+        CORRUPT, F.when(F.col(CORRUPT).isNull() & incomplete, row).otherwise(F.col(CORRUPT))
+    )
     placed = with_place(placed)
     if "node" in schema.names:
         placed = placed.withColumn("node", F.coalesce("node", F.regexp_extract("file", _PLACE, 3)))
@@ -124,7 +126,12 @@ def _any(conditions: list[Column]) -> Column:
 
 def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
     empty = spark.createDataFrame([], schema)
-    extra: Mapping[str, DataType | str] = {CORRUPT: "string", "file": "string", "cell": "string", "repetition": "int"}
+    extra: Mapping[str, DataType | str] = {
+        CORRUPT: "string",
+        "file": "string",
+        "cell": "string",
+        "repetition": "int",
+    }
     for name, kind in extra.items():
         empty = empty.withColumn(name, F.lit(None).cast(kind))
     return empty
@@ -141,8 +148,16 @@ def _documents(spark: SparkSession, root: str, name: str, present: set[str]) -> 
 def read_cells(documents: DataFrame) -> DataFrame:
     """One row per repetition: its parameters and where its clients were."""
     parsed = documents.withColumn("d", F.from_json("value", schemas.CELL, {"mode": "PERMISSIVE"}))
-    bad = F.col("d").isNull() | F.col("d.parameters.approach").isNull() | F.col("d.parameters.scenario").isNull()
-    others = [n for n in schemas.CELL.names if n not in ("cell", "repetition", "parameters", "transactions", "warm_up")]
+    bad = (
+        F.col("d").isNull()
+        | F.col("d.parameters.approach").isNull()
+        | F.col("d.parameters.scenario").isNull()
+    )
+    others = [
+        n
+        for n in schemas.CELL.names
+        if n not in ("cell", "repetition", "parameters", "transactions", "warm_up")
+    ]
     return parsed.select(
         "cell",
         "repetition",
@@ -205,10 +220,14 @@ def _corrupt(spark: SparkSession, root: str, uri: str, lines: int, text: str) ->
 
 def _line_numbers(spark: SparkSession, path: str, text: str) -> list[int]:
     numbered = spark.sparkContext.textFile(path).zipWithIndex()
-    return [number + 1 for _, number in numbered.filter(lambda line: line[0] == text).take(CORRUPT_LINES_NAMED)]
+    return [
+        number + 1 for _, number in numbered.filter(lambda line: line[0] == text).take(CORRUPT_LINES_NAMED)
+    ]
 
 
-def missing_files(found: Iterable[Repetition], cells: Mapping[tuple[str, int], Mapping[str, object]]) -> list[Problem]:
+def missing_files(
+    found: Iterable[Repetition], cells: Mapping[tuple[str, int], Mapping[str, object]]
+) -> list[Problem]:
     """Files that a repetition of its kind has, and this one has not."""
     problems: list[Problem] = []
     for repetition in found:

@@ -113,7 +113,9 @@ def _repetitions(tables: Tables, counted: DataFrame, window_s: float) -> DataFra
 
 def check(tables: Tables, cells: Mapping[Key, Mapping[str, Any]]) -> None:
     """The table of verdicts: from histories, and from what coordinators and agents saw."""
-    subjects = {key: verdicts.subject_of(cell) for key, cell in cells.items() if cell["approach"] != "bl-wait"}
+    subjects = {
+        key: verdicts.subject_of(cell) for key, cell in cells.items() if cell["approach"] != "bl-wait"
+    }
     width = max(1, min(len(subjects), CHECK_PARTITIONS_MAX))
     from_histories = verdicts.check(tables.read("history"), subjects, width)
     seen = verdicts.routing(tables.read("repetitions"), tables.read("cells"))
@@ -191,7 +193,17 @@ def _repetition(
     )
 
 
-_METRICS = ("latency_ms", "outcome_ms", "completion_ms", "throughput", "messages", "bytes", "drop", "variation", "rate")
+_METRICS = (
+    "latency_ms",
+    "outcome_ms",
+    "completion_ms",
+    "throughput",
+    "messages",
+    "bytes",
+    "drop",
+    "variation",
+    "rate",
+)
 
 
 def _vitals(row: Mapping[str, Any]) -> NodeVitals:

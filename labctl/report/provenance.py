@@ -18,8 +18,21 @@ if TYPE_CHECKING:
 _PACKAGES = ("labctl", "pyspark", "pyarrow", "matplotlib")
 
 
-def describe(spark: SparkSession, run: Mapping[str, Any], claims_file: Path, seconds: float) -> dict[str, Any]:
-    keys = ("experiment", "profile", "seed", "started", "testbed", "code", "git", "versions", "machine", "calibrations")
+def describe(
+    spark: SparkSession, run: Mapping[str, Any], claims_file: Path, seconds: float
+) -> dict[str, Any]:
+    keys = (
+        "experiment",
+        "profile",
+        "seed",
+        "started",
+        "testbed",
+        "code",
+        "git",
+        "versions",
+        "machine",
+        "calibrations",
+    )
     jvm: Any = spark.sparkContext._jvm
     return {
         "run": {key: run.get(key) for key in keys},

@@ -38,9 +38,7 @@ TRANSACTIONS = _struct(
     correct=FLAG,
     fault=TEXT,
 )
-RATES = _struct(
-    agent=TEXT, window=WHOLE, start_s=REAL, events=WHOLE, transaction=FLAG, send_lag_ms=REAL
-)
+RATES = _struct(agent=TEXT, window=WHOLE, start_s=REAL, events=WHOLE, transaction=FLAG, send_lag_ms=REAL)
 HISTORY = _struct(node=TEXT, number=WHOLE, time=REAL, name=TEXT, fields=TEXT)
 VITALS = _struct(
     t=WHOLE, node=TEXT, event=TEXT, cpu_percent=REAL, cpu_s=REAL, rss_bytes=WHOLE, loop_lag_ms_max=REAL

@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labctl.exits import LabError, UsageProblem
 
@@ -86,8 +86,7 @@ def make_java_home(folder: Path, java: Path) -> Path:
     (folder / "bin").mkdir(parents=True)
     script = folder / "bin" / "java"
     script.write_text(
-        "#!/bin/sh\n"
-        f'for a do shift; [ "$a" = {_UNWANTED} ] || set -- "$@" "$a"; done; exec "{java}" "$@"\n'
+        f'#!/bin/sh\nfor a do shift; [ "$a" = {_UNWANTED} ] || set -- "$@" "$a"; done; exec "{java}" "$@"\n'
     )
     script.chmod(0o755)
     return folder
@@ -149,13 +148,14 @@ def _launch(master: str, scratch: Path) -> tuple[SparkSession, subprocess.Popen[
         ) from None
     if SparkContext._active_spark_context is not None:
         raise SparkProblem("another Spark session is open in this process")
+    launch: Any = launch_gateway  # it comes without types
     conf = SparkConf()
     for key, value in _configuration(master, scratch).items():
         conf.set(key, value)
     noise = scratch / "jvm.log"
     with noise.open("wb") as stream:
         try:
-            gateway = launch_gateway(conf, popen_kwargs={"stdout": stream, "stderr": stream})
+            gateway = launch(conf, popen_kwargs={"stdout": stream, "stderr": stream})
             context = SparkContext(conf=conf, gateway=gateway)
         except PySparkRuntimeError:
             raise SparkProblem(f"Spark did not start: {_last_line(noise)}") from None

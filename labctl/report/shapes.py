@@ -75,7 +75,9 @@ def parse(text: str, cells: Mapping[str, object]) -> Expression:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except SyntaxError:
-        raise ShapeError(f"{text!r} is not an expression; write for example latency(a) / latency(b)") from None
+        raise ShapeError(
+            f"{text!r} is not an expression; write for example latency(a) / latency(b)"
+        ) from None
     return _node(tree.body, cells)
 
 
@@ -94,7 +96,9 @@ def _node(node: ast.expr, cells: Mapping[str, object]) -> Expression:
                 raise ShapeError(f"{cell!r} is not among the cells of this claim; {nearest(cell, cells)}")
             return Metric(name, cell)
         case _:
-            raise ShapeError(f"{ast.unparse(node)!r} has no meaning here; use numbers, metric(cell), + - * /, min, max")
+            raise ShapeError(
+                f"{ast.unparse(node)!r} has no meaning here; use numbers, metric(cell), + - * /, min, max"
+            )
 
 
 def metrics(expression: Expression) -> Iterator[Metric]:

@@ -17,7 +17,9 @@ def windows(rates: DataFrame, window_s: float) -> DataFrame:
         F.max("transaction").alias("transaction"),
         F.max("send_lag_ms").alias("send_lag_ms"),
     )
-    edges = total.withColumn("first", F.min("window").over(every)).withColumn("last", F.max("window").over(every))
+    edges = total.withColumn("first", F.min("window").over(every)).withColumn(
+        "last", F.max("window").over(every)
+    )
     inner = (F.col("window") > F.col("first")) & (F.col("window") < F.col("last"))
     return edges.where(inner).drop("first", "last")
 

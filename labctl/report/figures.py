@@ -1,0 +1,251 @@
+"""Figures 5 to 9 in the paper's form, and one for consolidation: SVG for the page, SVG and PNG for a paper.
+
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; markers and hatches say the same again.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from msgspec import Struct
+
+from labctl.report.model import LABELS, CellResult, Report
+from labctl.report.stats import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+COLOURS = {
+    "bl-wait": "#E69F00",
+    "d-tx": "#0072B2",
+    "d-tx-ni": "#56B4E9",
+    "s-tx": "#009E73",
+    "d-tx-optimistic": "#D55E00",
+    "s-tx-safe": "#CC79A7",
+}
+MARKERS = {"bl-wait": "s", "d-tx": "o", "d-tx-ni": "^", "s-tx": "D", "d-tx-optimistic": "v", "s-tx-safe": "P"}
+INK = "#010203"
+"""Of text and axes; a page replaces it by its own, light or dark."""
+GRID = "#8a8a89"
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 9,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.alpha": 0.35,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "svg.fonttype": "path",
+    "figure.dpi": 100,
+}
+_MS, _RATE = "latency (ms)", "transactions/s"
+
+
+class Figure(Struct, frozen=True):
+    name: str
+    title: str
+    caption: str
+    svg: str
+    png: bytes
+
+
+def draw(report: Report) -> list[Figure]:
+    """Those for which there is something to show."""
+    # A backend without a display, chosen here and not by the environment.
+    mpl.use("Agg")
+    makers = (_base, _overlay, _concurrency, _clients, _disruption, _consolidation)
+    with mpl.rc_context(_STYLE):
+        return [figure for make in makers if (figure := make(report)) is not None]
+
+
+def _base(report: Report) -> Figure | None:
+    cells = report.experiment(scenario="dispatching", brokers=3, in_flight=1, copies=1)
+    return _bars("figure-5", "Figure 5: dispatching on three brokers, one transaction at a time", cells)
+
+
+def _consolidation(report: Report) -> Figure | None:
+    cells = report.experiment(scenario="consolidation", brokers=3, in_flight=1, copies=1)
+    return _bars("consolidation", "Consolidation on three brokers, one transaction at a time", cells)
+
+
+def _overlay(report: Report) -> Figure | None:
+    return _lines(
+        report, "figure-6", "Figure 6: growing overlay", "brokers", "brokers", in_flight=1, copies=1
+    )
+
+
+def _concurrency(report: Report) -> Figure | None:
+    title = "Figure 7: transactions in flight at one coordinator"
+    return _lines(report, "figure-7", title, "in_flight", "transactions in flight", brokers=3, copies=1)
+
+
+def _clients(report: Report) -> Figure | None:
+    title = "Figure 8: growing number of clients"
+    return _lines(report, "figure-8", title, "copies", "clients", 4, brokers=3, in_flight=1)
+
+
+def _bars(name: str, title: str, cells: Sequence[CellResult]) -> Figure | None:
+    shown = [cell for cell in cells if "latency_ms" in cell.estimates]
+    if not shown:
+        return None
+    drawing, axes = _panels(2, (7.2, 0.9 + 0.34 * len(shown)), sharey=True)
+    for axis, column, label in zip(axes, ("latency_ms", "throughput"), (_MS, _RATE), strict=True):
+        axis.grid(visible=False)
+        axis.grid(visible=True, axis="x")
+        for place, cell in enumerate(shown):
+            _bar(axis, place, cell, cell.estimates.get(column))
+            _dots(axis, place, [r.values[column] for r in cell.repetitions if column in r.values])
+        axis.set_yticks(range(len(shown)), [cell.label for cell in shown])
+        axis.set_xlabel(label)
+        axis.margins(x=0.18)
+    axes[0].invert_yaxis()
+    return _finish(
+        drawing,
+        name,
+        title,
+        f"Means with 95 % intervals; each dot is a repetition. {_invalid(cells)}".strip(),
+    )
+
+
+def _bar(axis: Axes, place: int, cell: CellResult, estimate: Estimate | None) -> None:
+    if estimate is None:
+        return
+    axis.barh(
+        place,
+        estimate.value,
+        height=0.62,
+        color=COLOURS.get(cell.approach, GRID),
+        hatch=None if cell.is_plain else "////",
+        edgecolor=INK,
+        linewidth=0.5,
+        xerr=_error(estimate),
+        error_kw={"ecolor": INK, "elinewidth": 1, "capsize": 3},
+    )
+    end = max(estimate.value, estimate.high or 0)
+    text = f"{estimate.value:.0f}" if estimate.value >= 100 else f"{estimate.value:.1f}"
+    axis.annotate(text, (end, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+
+
+def _dots(axis: Axes, place: int, values: Sequence[float]) -> None:
+    """Each repetition by itself."""
+    axis.plot(values, [place + 0.2] * len(values), ".", color=INK, markersize=3, alpha=0.6, linestyle="none")
+
+
+def _error(estimate: Estimate) -> list[list[float]] | None:
+    interval = estimate.interval
+    return None if interval is None else [[estimate.value - interval[0]], [interval[1] - estimate.value]]
+
+
+def _lines(
+    report: Report, name: str, title: str, axis_name: str, label: str, unit: int = 1, **fixed: int
+) -> Figure | None:
+    cells = [cell for cell in report.experiment(scenario="dispatching", **fixed) if cell.is_plain]
+    shown = [cell for cell in cells if "latency_ms" in cell.estimates]
+    values = sorted({cell.parameters[axis_name] for cell in shown})
+    if len(values) < 2:
+        return None
+    drawing, axes = _panels(2, (7.2, 3.1))
+    approaches = list(dict.fromkeys(cell.approach for cell in shown))
+    for axis, column, y_label in zip(axes, ("latency_ms", "throughput"), (_MS, _RATE), strict=True):
+        for approach in approaches:
+            own = sorted(
+                (c for c in shown if c.approach == approach), key=lambda c: int(c.parameters[axis_name])
+            )
+            _line(axis, approach, [(unit * c.parameters[axis_name], c.estimates[column]) for c in own])
+        axis.set_xticks([unit * value for value in values])
+        axis.set_xlabel(label)
+        axis.set_ylabel(y_label)
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+    handles, labels = axes[0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 6), fontsize=8)
+    caption = f"Means with 95 % intervals over repetitions; logarithmic scale. {_invalid(cells)}".strip()
+    return _finish(drawing, name, title, caption)
+
+
+def _line(axis: Axes, approach: str, points: Sequence[tuple[int, Estimate]]) -> None:
+    below = [0.0 if e.low is None else e.value - e.low for _, e in points]
+    above = [0.0 if e.high is None else e.high - e.value for _, e in points]
+    axis.errorbar(
+        [x for x, _ in points],
+        [e.value for _, e in points],
+        yerr=[below, above],
+        label=LABELS.get(approach, approach),
+        color=COLOURS.get(approach, GRID),
+        marker=MARKERS.get(approach, "o"),
+        markersize=5,
+        linewidth=1.4,
+        capsize=3,
+        elinewidth=1,
+    )
+
+
+def _disruption(report: Report) -> Figure | None:
+    cells = [
+        cell
+        for cell in report.experiment(scenario="disruption")
+        if report.curves.get(cell.id)
+        and cell.parameters.get("work") != "consolidation"
+        and cell.answer != "invalid"
+    ]
+    if not cells:
+        return None
+    cells.sort(key=lambda cell: cell.parameters.get("load") == "open")
+    drawing, axes = _panels(len(cells), (7.2, 0.7 + 1.15 * len(cells)), column=True, sharex=True, sharey=True)
+    for axis, cell in zip(axes, cells, strict=True):
+        points = report.curves[cell.id]
+        axis.plot(
+            [p.time_s for p in points],
+            [p.rate for p in points],
+            color=COLOURS.get(cell.approach, GRID),
+            linewidth=1,
+        )
+        for time_s in (p.time_s for p in points if p.transaction):
+            axis.axvline(time_s, color=GRID, linewidth=0.8, alpha=0.45, linestyle=":", zorder=0)
+        drop = cell.estimates.get("drop")
+        axis.set_title(f"{cell.label}" + (f": drop {drop.value:.1%}" if drop else ""), loc="left")
+        axis.set_ylim(bottom=0)
+        axis.set_ylabel("events/s")
+    axes[-1].set_xlabel("time (s)")
+    caption = "Regular events reaching the agents in the first repetition; dotted: windows that a transaction touches."
+    return _finish(drawing, "figure-9", "Figure 9: what transactions do to regular events", caption)
+
+
+def _invalid(cells: Sequence[CellResult]) -> str:
+    names = [cell.id for cell in cells if cell.answer == "invalid"]
+    return f"Not shown, because invalid: {', '.join(names)}." if names else ""
+
+
+def _panels(
+    count: int, size: tuple[float, float], column: bool = False, **shared: bool
+) -> tuple[Drawing, list[Axes]]:
+    from matplotlib.figure import Figure as New
+
+    drawing = New(figsize=size, layout="constrained")
+    grid: Callable[..., Any] = drawing.subplots
+    axes = grid(count if column else 1, 1 if column else count, squeeze=False, **shared)
+    return drawing, list(axes.ravel())
+
+
+def _finish(drawing: Drawing, name: str, title: str, caption: str) -> Figure:
+    # Identifiers inside an SVG follow from its salt: several on one page must not share them.
+    with mpl.rc_context({"svg.hashsalt": name}):
+        text = io.StringIO()
+        drawing.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    data = io.BytesIO()
+    drawing.savefig(data, format="png", dpi=200, facecolor="white")
+    return Figure(name, title, caption, text.getvalue(), data.getvalue())
