@@ -259,17 +259,23 @@ def _write_history(
     def add(node: str, time: float, name: str, fields: str) -> None:
         log = logs[node]
         log.append(
-            f'{{"node":"{node}","number":{len(log)},"time":{time:.7f},"name":"{name}","fields":{{{fields}}}}}\n'
+            f'{{"node":"{node}","number":{len(log) + 1},"time":{time:.7f},"name":"{name}","fields":{{{fields}}}}}\n'
         )
 
+    for node in logs:
+        role = "client" if node in placement else "broker"
+        add(node, 0, "history", f'"role":"{role}","incarnation":1,"detail":"transactions"')
     for place, (client, home) in enumerate(placement.items()):
         add(client, 1 + 1e-6 * place, "connected", f'"home":"{home}"')
         add(client, 2 + 1e-6 * place, "issued", f'"op":1,"kind":"sub","filter":[["to"],["{client}"]]')
+        add(client, 2 + 1e-6 * place, "issued", '"op":2,"kind":"adv","filter":[["s"],["x"]]')
     for place, client in enumerate(placement):
         add(client, 3 + 1e-6 * place, "started", "")
     for order, t in enumerate(transactions):
         if t["tx"]:
             _add_transaction(add, cell, brokers, order, t)
+    for client in placement:
+        add(client, 1e6, "finished", "")
     for node, log in logs.items():
         path = target / "history" / f"{node}.jsonl"
         path.parent.mkdir(exist_ok=True)
@@ -286,7 +292,7 @@ def _add_transaction(
     step = (end - start) / 20
     add(coordinator, start, "begin", f'{tx},"mode":"{cell.approach}"')
     add(brokers[0], start + step, "begun", f'{tx},"key":[{order + 1},"{t["tx"]}"]')
-    event = f'"event":{{"to":"{agent}","n":{t["number"]}}}'
+    event = f'"event":{{"s":"x","to":"{agent}","n":{t["number"]}}}'
     add(coordinator, start + 2 * step, "issued", f'{tx},"op":1,"kind":"pub","frame":1,{event}')
     for broker in brokers:
         add(

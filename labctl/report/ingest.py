@@ -81,6 +81,16 @@ def ingest(root: str, tables: Tables, found: Iterable[Repetition]) -> None:
         tables.write("vitals" if name == "nodes" else name, frame)
     tables.write("cells", read_cells(_documents(spark, root, "cell.json", present)))
     tables.write("messages", read_messages(_documents(spark, root, "messages.json", present)))
+    dumps = _documents(spark, root, "tables/*.json" if "tables" in present else "", present)
+    tables.write(
+        "dumps",
+        dumps.select(
+            "cell",
+            "repetition",
+            F.regexp_extract("file", _PLACE, 3).alias("node"),
+            F.col("value").alias("text"),
+        ),
+    )
     tables.write("deliveries", deliveries(tables.read("history")))
 
 
@@ -105,6 +115,9 @@ def read_lines(spark: SparkSession, pattern: str, schema: StructType, required: 
         CORRUPT, F.when(F.col(CORRUPT).isNull() & incomplete, row).otherwise(F.col(CORRUPT))
     )
     placed = with_place(placed)
+    if "fields" in schema.names:
+        # A node that was started again has a file for each life.
+        placed = placed.withColumn("log", F.regexp_extract("file", _PLACE, 3))
     if "node" in schema.names:
         placed = placed.withColumn("node", F.coalesce("node", F.regexp_extract("file", _PLACE, 3)))
     return placed.withColumn("file", F.when(F.col(CORRUPT).isNotNull(), F.col("file")))
@@ -126,6 +139,8 @@ def _any(conditions: list[Column]) -> Column:
 
 def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
     empty = spark.createDataFrame([], schema)
+    if "fields" in schema.names:
+        empty = empty.withColumn("log", F.lit(None).cast("string"))
     extra: Mapping[str, DataType | str] = {
         CORRUPT: "string",
         "file": "string",
@@ -139,7 +154,7 @@ def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
 
 def _documents(spark: SparkSession, root: str, name: str, present: set[str]) -> DataFrame:
     """Whole files as text, with their place."""
-    if name not in present:
+    if not name or ("/" not in name and name not in present):
         return spark.createDataFrame([], "value string, file string, cell string, repetition int")
     text = spark.read.text(folder.join(root, "cells/*/*", name), wholetext=True)
     return with_place(text.withColumn("file", F.col("_metadata.file_path")))

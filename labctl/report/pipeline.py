@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labctl import topology
 from labctl.report import claims, cost, doubts, folder, ingest, verdicts
 from labctl.report.ingest import Tables
 from labctl.report.model import (
@@ -32,7 +33,8 @@ Key = tuple[str, int]
 Say = Callable[[str], None]
 STEPS = ("reading the logs", "looking for damage", "computing", "checking histories", "judging the claims")
 WINDOW_MS = 100.0
-CHECK_PARTITIONS_MAX = 256
+CHECK_ROUNDS = 8
+"""Tasks for each processor: a long repetition does not keep the others waiting."""
 _COUNTS = (
     "transactions",
     "committed",
@@ -113,11 +115,14 @@ def _repetitions(tables: Tables, counted: DataFrame, window_s: float) -> DataFra
 
 def check(tables: Tables, cells: Mapping[Key, Mapping[str, Any]]) -> None:
     """The table of verdicts: from histories, and from what coordinators and agents saw."""
-    subjects = {
-        key: verdicts.subject_of(cell) for key, cell in cells.items() if cell["approach"] != "bl-wait"
+    brokers = {
+        key: topology.standard(cell["brokers"] or 1).brokers
+        for key, cell in cells.items()
+        if cell["approach"] != "bl-wait"
     }
-    width = max(1, min(len(subjects), CHECK_PARTITIONS_MAX))
-    from_histories = verdicts.check(tables.read("history"), subjects, width)
+    parallel = tables.spark.sparkContext.defaultParallelism
+    width = max(1, min(len(brokers), CHECK_ROUNDS * parallel))
+    from_histories = verdicts.check(tables.read("history"), tables.read("dumps"), brokers, width)
     seen = verdicts.routing(tables.read("repetitions"), tables.read("cells"))
     tables.write("verdicts", from_histories.unionByName(seen).coalesce(width))
 

@@ -1,20 +1,21 @@
 """The checks of `labctl.checks` on every repetition's history, in parallel over repetitions.
 
-Spark brings each repetition's lines together and in order; a worker reads them as a stream, so that what it
-holds is the history as the checks see it and not the lines.
+Spark brings each repetition's lines together, node by node and in order; a worker puts them into the form
+that `labctl check` reads from a folder, and asks the same function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pyspark.sql import functions as F  # noqa: N812
 
-from labctl import topology
-from labctl.checks import history, properties
+from broker.transport.history import FIRST
+from labctl.checks import judge as checks
+from labctl.checks.files import File, Line, Result
 from labctl.checks.verdict import Answer, Verdict
 from labctl.report import schemas
 
@@ -29,50 +30,51 @@ TOLERATED = frozenset({"bl-wait", "d-tx-ni"})
 NEEDED = ("atomicity", "liveness", ROUTING)
 
 
-class Moment(NamedTuple):
-    """A line of a history."""
-
-    node: str
-    number: int
-    time: float
-    name: str
-    fields: dict[str, Any]
-
-
-class Subject(NamedTuple):
-    """What the checks have to know of a repetition beside its history."""
-
-    approach: str
-    brokers: tuple[str, ...]
-
-
 Row = tuple[str, int, str, str, int, int, int, str]
 Key = tuple[str, int]
+DUMP = "tables at the end"
+"""Name of a row that carries a broker's tables, among the lines of its repetition."""
+_ORDER = ("cell", "repetition", "log", "number")
+_COLUMNS = (*_ORDER, "time", "node", "name", "fields")
 
 
-def check(lines: DataFrame, subjects: Mapping[Key, Subject], partitions: int) -> DataFrame:
-    """Verdicts of every repetition that has a history and is named in `subjects`."""
-    together = (
-        lines.select("cell", "repetition", "time", "node", "number", "name", "fields")
-        .repartition(partitions, "cell", "repetition")
-        .sortWithinPartitions("cell", "repetition", "time", "node", "number")
+def check(
+    lines: DataFrame, dumps: DataFrame, brokers: Mapping[Key, Sequence[str]], partitions: int
+) -> DataFrame:
+    """Verdicts of every repetition that has a history and is named in `brokers`."""
+    tables = dumps.select(
+        "cell",
+        "repetition",
+        F.lit("").alias("log"),
+        F.lit(0).cast("long").alias("number"),
+        F.lit(0.0).alias("time"),
+        "node",
+        F.lit(DUMP).alias("name"),
+        F.col("text").alias("fields"),
     )
-    return together.mapInArrow(_checker(dict(subjects)), schemas.VERDICTS)
+    together = (
+        lines.select(*_COLUMNS)
+        .unionByName(tables)
+        .repartition(partitions, "cell", "repetition")
+        .sortWithinPartitions(*_ORDER)
+    )
+    return together.mapInArrow(_checker(dict(brokers)), schemas.VERDICTS)
 
 
 def _checker(
-    subjects: dict[Key, Subject],
+    brokers: dict[Key, Sequence[str]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         for key, rows in groupby(_rows(batches), key=lambda row: (row[0], row[1])):
-            if key in subjects:
-                found = [_row(key, verdict) for verdict in judge(subjects[key], map(_moment, rows))]
-                columns = [list(column) for column in zip(*found, strict=True)]
-                kinds = [pa.string(), pa.int32(), pa.string(), pa.string(), *[pa.int64()] * 3, pa.string()]
-                arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, names=schemas.VERDICTS.names)
+            if key not in brokers:
+                continue
+            found = [_row(key, verdict) for verdict in judge(brokers[key], rows)]
+            columns = [list(column) for column in zip(*found, strict=True)]
+            kinds = [pa.string(), pa.int32(), pa.string(), pa.string(), *[pa.int64()] * 3, pa.string()]
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=schemas.VERDICTS.names)
 
     return work
 
@@ -82,26 +84,39 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _moment(row: tuple[Any, ...]) -> Moment:
-    _, _, time, node, number, name, fields = row
-    return Moment(node, number, time, name, msgspec.json.decode(fields))
-
-
-def judge(subject: Subject, moments: Iterable[Moment]) -> list[Verdict]:
-    """The properties that can be told from a history alone."""
+def judge(brokers: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> list[Verdict]:
+    """`rows` of one repetition, in order, with the columns of `check`."""
     try:
-        found = history.read(moments)
-        return [
-            properties.atomicity(found, subject.brokers),
-            properties.consistency(found),
-            properties.serializability(found),
-            properties.recipients(found),
-            properties.liveness(found, ()),
-        ]
+        return checks.judge(_result(brokers, rows))
     except (KeyError, TypeError, ValueError, AssertionError) as error:
         # One history that makes no sense must not take the report of all others with it.
         text = f"the history makes no sense: {type(error).__name__}: {error}"
         return [Verdict("history", "unknown", 0, (text,))]
+
+
+def _result(brokers: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> Result:
+    result = Result([])
+    for log, members in groupby(rows, key=lambda row: row[2]):
+        lines = []
+        for *_, number, time, node, name, fields in members:
+            decoded = msgspec.json.decode(fields)
+            if name == DUMP:
+                result.tables[node] = {"open": decoded["open"], **decoded["tables"]}
+            else:
+                lines.append(Line(node, number, time, name, decoded))
+        if lines:
+            _take(result, log, lines)
+    silent = sorted({*brokers} - {*result.brokers})
+    result.gaps += [f"there is no history of broker {name}" for name in silent]
+    return result
+
+
+def _take(result: Result, log: str, lines: list[Line]) -> None:
+    first = lines[0]
+    if first.name != FIRST or any(line.number != place for place, line in enumerate(lines, 1)):
+        result.gaps.append(f"lines are missing in the history {log}")
+    if first.name == FIRST:
+        result.files.append(File(log, first.node, lines=lines, **first.fields))
 
 
 def _row(key: Key, verdict: Verdict) -> Row:
@@ -140,10 +155,6 @@ def routing(by_repetition: DataFrame, cells: DataFrame) -> DataFrame:
         F.when(tolerated, wrong).otherwise(F.lit(0)).cast("long").alias("anomalies"),
         F.concat_ws(", ", *words).alias("example"),
     )
-
-
-def subject_of(cell: Mapping[str, Any]) -> Subject:
-    return Subject(cell["approach"], topology.standard(cell["brokers"] or 1).brokers)
 
 
 def overall(approach: str, answers: Mapping[str, Answer]) -> Answer:
