@@ -3,7 +3,7 @@
 # it says what to type, and the tests concerned are skipped, unless CI=true: then it fails.
 set -euo pipefail
 
-PACKAGES=(mosquitto) # each has a program of its own name
+PACKAGES=(mosquitto chromium) # each has a program of its own name
 POLICY=/usr/sbin/policy-rc.d
 KEPT=$POLICY.kept-by-labctl-tests
 MARK="# by labctl's tests/system-packages.sh, for the time of an installation"
