@@ -11,7 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
-DEADLINE_S = 120
+from labctl.report.figures import COLOURS
+
+DEADLINE_S = 400
+COLOURED = json.dumps([colour.lower() for colour in COLOURS.values()])
 _HARNESS = """<!doctype html><meta charset="utf-8"><title>harness</title>
 <iframe id="page" src="{page}" style="width:{width}px;height:2000px;border:0"></iframe><pre id="seen"></pre>
 <script>
@@ -33,12 +36,16 @@ function contrast(element) {{
 }}
 document.getElementById("page").addEventListener("load", event => {{
   const inside = event.target.contentDocument, root = inside.documentElement;
-  const texts = [...inside.querySelectorAll("h1, h2, h3, p, dt, dd, td, th, .badge, figcaption, .warning")];
+  const every = [...inside.querySelectorAll("h1, h2, h3, p, dt, dd, td, th, .badge, figcaption, .warning")];
+  const texts = every.filter((_, place) => place % Math.ceil(every.length / 500) == 0);
   document.getElementById("seen").textContent = JSON.stringify({{
     figures: [...inside.querySelectorAll("figure")].map(f => {{
       const box = f.querySelector("svg").getBoundingClientRect();
-      const shapes = [...f.querySelectorAll("svg path")].filter(p => p.getBoundingClientRect().width > 0);
-      return {{name: f.id, left: box.left, width: box.width, height: box.height, shapes: shapes.length}};
+      const visible = e => {{ const b = e.getBoundingClientRect(); return b.width + b.height > 0; }};
+      const data = e => {colours}.some(c => (e.getAttribute("style") || "").toLowerCase().includes(c));
+      const scale = box.width / f.querySelector("svg").viewBox.baseVal.width;
+      return {{name: f.id, left: box.left, width: box.width, height: box.height, text_px: {font} * scale,
+        drawn: [...f.querySelectorAll("svg *")].filter(e => data(e) && visible(e)).length}};
     }}),
     page_width: root.scrollWidth, width: root.clientWidth,
     background: getComputedStyle(inside.body).backgroundColor,
@@ -58,7 +65,7 @@ class Seen(Struct, frozen=True):
 
 def look(chromium: str, page: Path, width: int, scratch: Path, dark: bool = False) -> Seen:
     harness = scratch / f"harness-{width}-{dark}.html"
-    harness.write_text(_HARNESS.format(page=page.resolve().as_uri(), width=width))
+    harness.write_text(_HARNESS.format(page=page.resolve().as_uri(), width=width, colours=COLOURED, font=8))
     command = [
         chromium,
         "--headless=new",
