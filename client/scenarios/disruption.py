@@ -7,6 +7,7 @@ capacity that the open loop takes a share of. Agents write down how many events 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from client.scenarios import consolidation, dispatching
 from client.scenarios.load import REGULAR, TOLD_EVERY, Generator, Meter, Plan, is_regular
 from client.scenarios.roles import Coordinator, Member, Role
 from client.scenarios.stage import Cast, Options, ScenarioError
+from client.session import Delivery
 
 MARK_S = 120.0
 """Longest time for a round."""
@@ -63,9 +65,9 @@ class Loaded(Coordinator):
         self._counts = {"measured": 0, "mark": 0, "stopped": 0}
         self._event: Future | None = None
 
+    @abstractmethod
     async def command(self, what: str) -> None:
         """To whoever has the generator."""
-        raise NotImplementedError
 
     def heard(self, what: str) -> None:
         self._counts[what] += 1
@@ -134,9 +136,10 @@ class Metered(Member):
         self._meter = Meter(name, options.window_ms)
         self._count = 0
 
-    def take(self, space: str, event: Event) -> None:
+    def deliver(self, delivery: Delivery) -> None:
+        event = delivery.event
         if not is_regular(event):
-            super().take(space, event)
+            super().deliver(delivery)
             return
         self._meter.add(event, self.stage.clock())
         self._count += 1
