@@ -218,7 +218,7 @@ def _amount(node: yamlfile.Node) -> float:
     return value
 
 
-_AXES: dict[str, Callable[[yamlfile.Node], Any]] = {
+AXES: dict[str, Callable[[yamlfile.Node], Any]] = {
     "scenario": _word(SCENARIOS),
     "work": _word(WORKS),
     "approach": _word(APPROACHES),
@@ -229,6 +229,7 @@ _AXES: dict[str, Callable[[yamlfile.Node], Any]] = {
     "stalls": lambda node: node.boolean(),
     "load": _word(LOADS),
 }
+"""What a cell is described by, in experiments and in claims."""
 _DEFAULTS: dict[str, list[Any]] = {
     "work": ["dispatching"],
     "brokers": [3],
@@ -241,14 +242,14 @@ _DEFAULTS: dict[str, list[Any]] = {
 
 
 def _read_matrix(node: yamlfile.Node) -> tuple[Cell, ...]:
-    given = node.mapping(_AXES)
-    axes = {name: _values(given[name], _AXES[name]) for name in given}
+    given = node.mapping(AXES)
+    axes = {name: _values(given[name], AXES[name]) for name in given}
     for name in ("scenario", "approach"):
         if name not in axes:
             raise node.error(f"an empty matrix: it names no {name}")
     _check_sense(given, axes)
-    values = [axes.get(name) or _DEFAULTS[name] for name in _AXES]
-    points = (dict(zip(_AXES, point, strict=True)) for point in itertools.product(*values))
+    values = [axes.get(name) or _DEFAULTS[name] for name in AXES]
+    points = (dict(zip(AXES, point, strict=True)) for point in itertools.product(*values))
     return tuple(dict.fromkeys(_cell(point) for point in points))
 
 
@@ -339,8 +340,8 @@ def only(cells: Sequence[Cell], choices: Sequence[str]) -> list[Cell]:
         name, equals, wanted = choice.partition("=")
         if not equals or not wanted:
             raise ExperimentError(f"--only {choice}: write key=value, for example approach=s-tx")
-        if name not in _AXES and name != "cell":
-            raise ExperimentError(f"--only {choice}: unknown key {name!r}; {yamlfile.nearest(name, _AXES)}")
+        if name not in AXES and name != "cell":
+            raise ExperimentError(f"--only {choice}: unknown key {name!r}; {yamlfile.nearest(name, AXES)}")
         values = wanted.split(",")
         known = {_text(cell, name) for cell in cells}
         for value in values:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from labctl.report.claims import CellName
+from labctl.report import claims
 from tests import synthetic
 
 TRANSACTIONS = 250
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
 
 def make(root: Path, events: int) -> int:
     each = max(1, round(events / EVENTS_PER_REPETITION / len(APPROACHES)))
-    cells = tuple(CellName(approach) for approach in APPROACHES)
+    cells = tuple(claims.cell(approach) for approach in APPROACHES)
     synthetic.write(root, synthetic.Spec(cells, each, TRANSACTIONS, warm_up=2))
     return each * len(APPROACHES) * EVENTS_PER_REPETITION
 

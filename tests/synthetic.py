@@ -15,7 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from labctl import topology
-from labctl.report.claims import CellName
+from labctl.experiment import Cell
+from labctl.report import claims
 
 CLIENTS = ("E", "D", "A1", "A2")
 LATENCY_MS: Mapping[str, float] = {
@@ -48,7 +49,7 @@ CODE = {"broker": "b" * 64, "client": "c" * 64, "runner": "d" * 64}
 class Spec(Struct, frozen=True):
     """What to make."""
 
-    cells: tuple[CellName, ...]
+    cells: tuple[Cell, ...]
     repetitions: int = 5
     transactions: int = 20
     warm_up: int = 2
@@ -61,7 +62,7 @@ class Spec(Struct, frozen=True):
     windows: int = 60
 
 
-def truth_ms(cell: CellName) -> float:
+def truth_ms(cell: Cell) -> float:
     """The mean latency that the generator aims at."""
     mean = LATENCY_MS[cell.approach]
     low, high = OVERLAY.get(cell.approach, (0.7, 1.5))
@@ -73,24 +74,24 @@ def truth_ms(cell: CellName) -> float:
     return mean * (1.4 if cell.stalls else 1.0)
 
 
-def base() -> tuple[CellName, ...]:
-    return tuple(CellName(approach) for approach in ("bl-wait", "d-tx", "d-tx-ni", "s-tx"))
+def base() -> tuple[Cell, ...]:
+    return tuple(claims.cell(approach) for approach in ("bl-wait", "d-tx", "d-tx-ni", "s-tx"))
 
 
-def matrix() -> tuple[CellName, ...]:
+def matrix() -> tuple[Cell, ...]:
     """Every cell that a claim or a figure asks for."""
     four = ("bl-wait", "d-tx", "d-tx-ni", "s-tx")
     six = (*four, "d-tx-optimistic", "s-tx-safe")
-    found: dict[str, CellName] = {}
+    found: dict[str, Cell] = {}
     for cell in (
-        *(CellName(a, stalls=s) for a in six for s in (False, True)),
-        *(CellName("bl-wait", step_ms=1.0, stalls=s) for s in (False, True)),
-        *(CellName(a, brokers=b) for a in four for b in (1, 3, 5, 9)),
-        *(CellName(a, in_flight=k) for a in four for k in (1, 2, 5, 10)),
-        *(CellName(a, copies=c) for a in six for c in (1, 2, 5, 10)),
-        *(CellName(a, scenario="consolidation") for a in six),
+        *(claims.cell(a, stalls=s) for a in six for s in (False, True)),
+        *(claims.cell("bl-wait", step_ms=1.0, stalls=s) for s in (False, True)),
+        *(claims.cell(a, brokers=b) for a in four for b in (1, 3, 5, 9)),
+        *(claims.cell(a, in_flight=k) for a in four for k in (1, 2, 5, 10)),
+        *(claims.cell(a, copies=c) for a in six for c in (1, 2, 5, 10)),
+        *(claims.cell(a, scenario="consolidation") for a in six),
         *(
-            CellName(a, scenario="disruption", work=work, load=load)
+            claims.cell(a, scenario="disruption", work=work, load=load)
             for a in four[1:]
             for work in ("dispatching", "consolidation")
             for load in ("closed", "open")
@@ -110,7 +111,7 @@ def write(root: Path, spec: Spec) -> Path:
     return root
 
 
-def parameters(cell: CellName) -> dict[str, Any]:
+def parameters(cell: Cell) -> dict[str, Any]:
     found = {name: getattr(cell, name) for name in cell.__struct_fields__}
     if cell.approach == "bl-wait" and cell.step_ms is None:
         found["step_ms"] = 50.0
@@ -139,7 +140,7 @@ def _run(spec: Spec) -> dict[str, Any]:
     }
 
 
-def write_repetition(root: Path, spec: Spec, cell: CellName, number: int) -> Path:
+def write_repetition(root: Path, spec: Spec, cell: Cell, number: int) -> Path:
     random = Random(f"{spec.seed} {cell.id} {number}")
     target = root / "cells" / cell.id / f"{number:02d}"
     target.mkdir(parents=True)
@@ -173,11 +174,11 @@ def write_repetition(root: Path, spec: Spec, cell: CellName, number: int) -> Pat
     return target
 
 
-def _name(client: str, copy: int, cell: CellName) -> str:
+def _name(client: str, copy: int, cell: Cell) -> str:
     return client if cell.copies == 1 else f"{client}.{copy}"
 
 
-def _transactions(spec: Spec, cell: CellName, mean_s: float, random: Random) -> Iterator[dict[str, Any]]:
+def _transactions(spec: Spec, cell: Cell, mean_s: float, random: Random) -> Iterator[dict[str, Any]]:
     is_wrong = cell.id in spec.wrong
     for copy in range(cell.copies):
         free = [100.0 + 0.001 * lane for lane in range(cell.in_flight)]
@@ -221,7 +222,7 @@ def _write_nodes(target: Path, nodes: Sequence[str], random: Random) -> None:
         _lines(target / "nodes" / f"{node}.jsonl", [{"t": 0, "node": node, "event": "started"}, *samples])
 
 
-def _write_messages(target: Path, cell: CellName, nodes: Sequence[str], transactions: int) -> None:
+def _write_messages(target: Path, cell: Cell, nodes: Sequence[str], transactions: int) -> None:
     total = MESSAGES.get(cell.approach, 40) * transactions
     each = {
         "messages_in": round(total / len(nodes)),
@@ -232,7 +233,7 @@ def _write_messages(target: Path, cell: CellName, nodes: Sequence[str], transact
     (target / "messages.json").write_text(json.dumps(dict.fromkeys(nodes, each)))
 
 
-def _rates(spec: Spec, cell: CellName, random: Random) -> Iterator[dict[str, Any]]:
+def _rates(spec: Spec, cell: Cell, random: Random) -> Iterator[dict[str, Any]]:
     for window in range(spec.windows):
         transaction = window % 10 == 5
         for agent in ("A1", "A2"):
@@ -249,7 +250,7 @@ def _rates(spec: Spec, cell: CellName, random: Random) -> Iterator[dict[str, Any
 
 def _write_history(
     target: Path,
-    cell: CellName,
+    cell: Cell,
     brokers: Sequence[str],
     placement: Mapping[str, str],
     transactions: Iterable[Mapping[str, Any]],
@@ -282,9 +283,7 @@ def _write_history(
         path.write_text("".join(log))
 
 
-def _add_transaction(
-    add: Any, cell: CellName, brokers: Sequence[str], order: int, t: Mapping[str, Any]
-) -> None:
+def _add_transaction(add: Any, cell: Cell, brokers: Sequence[str], order: int, t: Mapping[str, Any]) -> None:
     """begin, its publication at every broker, commit everywhere, delivery, the end."""
     coordinator = _name("E", t["copy"], cell)
     agent = _name(t["agent"], t["copy"], cell)

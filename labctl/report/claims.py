@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 
 from labctl import yamlfile
 from labctl.exits import UsageProblem
+from labctl.experiment import AXES, Cell
 from labctl.report import shapes
 from labctl.report.shapes import METRICS, Expression, Metric, ShapeError, Test, Verdict
 from labctl.report.stats import Estimate, Resampler, Samples, interval_of
@@ -27,48 +28,26 @@ RULE = (
     "cell is missing, invalid, or has one repetition only. A claim holds when all values that decide it hold, and "
     f"does not hold when one of them does not. 'About x' accepts x / {shapes.ABOUT:g} to x * {shapes.ABOUT:g}."
 )
-STEP_MS = 50.0
 
 
 class ClaimsError(UsageProblem):
     """A claims file that says nothing sensible; the text names file, line and the nearest valid word."""
 
 
-class CellName(Struct, frozen=True):
-    """The point of the matrix that a claim speaks of."""
+def cell(approach: str, scenario: str = "dispatching", **settings: Any) -> Cell:
+    """The point of the matrix that a claim speaks of; what it does not say is as in the base experiment."""
+    return Cell(scenario, approach, **settings)
 
-    approach: str
-    scenario: str = "dispatching"
-    brokers: int = 3
-    in_flight: int = 1
-    copies: int = 1
-    step_ms: float | None = None
-    stalls: bool = False
-    work: str | None = None
-    load: str | None = None
 
-    @property
-    def id(self) -> str:
-        parts = [self.scenario, self.approach, f"b{self.brokers}", f"k{self.in_flight}", f"c{self.copies}"]
-        if self.step_ms not in (None, STEP_MS):
-            parts.append(f"step{self.step_ms:g}")
-        if self.stalls:
-            parts.append("stalls")
-        if self.work == "consolidation":
-            parts.append(self.work)
-        if self.load == "open":
-            parts.append(self.load)
-        return "-".join(parts)
-
-    def varied(self, changes: Mapping[str, Any]) -> CellName:
-        """With other settings; a step means something to BL-WAIT only, work and load to disruption."""
-        kept = dict(changes)
-        if self.approach != "bl-wait":
-            kept.pop("step_ms", None)
-        if self.scenario != "disruption":
-            kept.pop("work", None)
-            kept.pop("load", None)
-        return structs.replace(self, **kept)
+def varied(cell: Cell, changes: Mapping[str, Any]) -> Cell:
+    """With other settings; a step means something to BL-WAIT only, work and load to disruption."""
+    kept = dict(changes)
+    if not cell.waits:
+        kept.pop("step_ms", None)
+    if cell.scenario != "disruption":
+        kept.pop("work", None)
+        kept.pop("load", None)
+    return structs.replace(cell, **kept)
 
 
 class Shape(Struct, frozen=True):
@@ -84,7 +63,7 @@ class Claim(Struct, frozen=True):
     text: str
     paper: str
     figure: int | None
-    cells: dict[str, CellName]
+    cells: dict[str, Cell]
     shapes: tuple[Shape, ...]
     variants: tuple[tuple[str, dict[str, Any]], ...]
 
@@ -175,32 +154,19 @@ def _free_mapping(node: yamlfile.Node) -> dict[str, yamlfile.Node]:
     return node.mapping(node.keys())
 
 
-_FIELDS = CellName.__struct_fields__
-
-
-def _cell(node: yamlfile.Node) -> CellName:
+def _cell(node: yamlfile.Node) -> Cell:
     settings = _settings(node)
     if "approach" not in settings:
         raise node.error("a cell without 'approach'")
-    return CellName(**settings)
+    return cell(**settings)
 
 
 def _settings(node: yamlfile.Node) -> dict[str, Any]:
-    given = node.mapping(_FIELDS)
-    settings: dict[str, Any] = {}
-    for name, each in given.items():
-        if name in ("brokers", "in_flight", "copies"):
-            settings[name] = each.integer()
-        elif name == "step_ms":
-            settings[name] = each.number()
-        elif name == "stalls":
-            settings[name] = each.boolean()
-        else:
-            settings[name] = each.text()
-    return settings
+    """In the words of an experiment's matrix."""
+    return {name: AXES[name](each) for name, each in node.mapping(AXES).items()}
 
 
-def _shape(node: yamlfile.Node, cells: Mapping[str, CellName]) -> Shape:
+def _shape(node: yamlfile.Node, cells: Mapping[str, Cell]) -> Shape:
     parts = node.mapping(("value", "is", "paper", "decides"))
     for key in ("value", "is"):
         if key not in parts:
@@ -264,7 +230,7 @@ def _judge_variant(
     claim: Claim, changes: Mapping[str, Any], cells: Mapping[str, Measured], resampler: Resampler
 ) -> tuple[Judged, ...] | None:
     """None where the result has none of its cells."""
-    names = {name: cell.varied(changes) for name, cell in claim.cells.items()}
+    names = {name: varied(cell, changes) for name, cell in claim.cells.items()}
     changed = [cell.id for name, cell in names.items() if cell.id != claim.cells[name].id]
     if not any(each in cells for each in changed):
         return None
@@ -272,7 +238,7 @@ def _judge_variant(
 
 
 def _judge_shape(
-    shape: Shape, names: Mapping[str, CellName], cells: Mapping[str, Measured], resampler: Resampler
+    shape: Shape, names: Mapping[str, Cell], cells: Mapping[str, Measured], resampler: Resampler
 ) -> Judged:
     used = {metric: names[metric.cell].id for metric in shapes.metrics(shape.value)}
     problem = _problem(used, cells)

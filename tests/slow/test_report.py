@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from labctl.report import claims, ingest, outputs, pipeline, session, verdicts
-from labctl.report.claims import CellName
 from labctl.report.model import Report
 from labctl.report.transforms import latency, nodes, rates
 from labctl.report_cli import exit_code
@@ -33,7 +32,7 @@ pytestmark = [
 CLAIMS = Path(__file__).parents[2] / "experiments" / "claims.yaml"
 TRANSACTIONS = 40
 """With fewer, ten in flight are a start and an end with nothing between them."""
-D_TX, S_TX, WAIT = CellName("d-tx"), CellName("s-tx"), CellName("bl-wait")
+D_TX, S_TX, WAIT = claims.cell("d-tx"), claims.cell("s-tx"), claims.cell("bl-wait")
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +177,7 @@ def matrix(
     cells = tuple(
         cell for cell in synthetic.matrix() if cell.id in wanted or cell.scenario == "consolidation"
     )
-    wrong = CellName("s-tx-safe", scenario="consolidation")
+    wrong = claims.cell("s-tx-safe", scenario="consolidation")
     synthetic.write(
         root,
         Spec(cells, repetitions=3, transactions=TRANSACTIONS, windows=30, spread=0.01, wrong=(wrong.id,)),

@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from labctl.report import session
-from labctl.report.claims import CellName
+from labctl.report import claims, session
 from tests import synthetic
 from tests.synthetic import Spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-S_TX, WAIT = CellName("s-tx"), CellName("bl-wait")
+S_TX, WAIT = claims.cell("s-tx"), claims.cell("bl-wait")
 LABCTL = Path(sys.executable).with_name("labctl")
 START_S = 180
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from labctl.report import claims, shapes
-from labctl.report.claims import CellName, ClaimsError, Measured
+from labctl.report.claims import ClaimsError, Measured
 from labctl.report.shapes import ShapeError
 from labctl.report.stats import Resampler
 
 OURS = Path(__file__).parents[2] / "experiments" / "claims.yaml"
-A, B = CellName("d-tx").id, CellName("bl-wait").id
+A, B = claims.cell("d-tx").id, claims.cell("bl-wait").id
 
 
 def write(folder: Path, shape: str, cells: str = "{a: {approach: d-tx}, b: {approach: bl-wait}}") -> Path:
@@ -47,9 +47,11 @@ def test_claims_speak_of_cells_by_the_ids_of_the_matrix() -> None:
 
 def test_a_variant_changes_the_step_of_bl_wait_alone() -> None:
     changes = {"step_ms": 1.0, "stalls": True}
-    assert CellName("bl-wait").varied(changes).id == "dispatching-bl-wait-b3-k1-c1-step1-stalls"
-    assert CellName("s-tx").varied(changes).id == "dispatching-s-tx-b3-k1-c1-stalls"
-    disruption = CellName("s-tx", scenario="disruption").varied({"work": "consolidation", "load": "open"})
+    assert claims.varied(claims.cell("bl-wait"), changes).id == "dispatching-bl-wait-b3-k1-c1-step1-stalls"
+    assert claims.varied(claims.cell("s-tx"), changes).id == "dispatching-s-tx-b3-k1-c1-stalls"
+    disruption = claims.varied(
+        claims.cell("s-tx", scenario="disruption"), {"work": "consolidation", "load": "open"}
+    )
     assert disruption.id == "disruption-s-tx-b3-k1-c1-consolidation-open"
 
 
