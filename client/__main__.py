@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import time
-from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -23,16 +22,11 @@ import uvloop
 from broker.delay import Delay
 from client.connection import connect
 from client.errors import ClientError, ConnectionFailed, RefusedByBroker
-from client.scenarios import consolidation, dispatching, disruption
+from client.scenarios import catalogue
 from client.scenarios.cues import Cues
 from client.scenarios.roles import Coordinator, Role
-from client.scenarios.stage import APPROACHES, Cast, Options, ScenarioError, Stage
+from client.scenarios.stage import Cast, Options, ScenarioError, Stage
 
-SCENARIOS: dict[str, ModuleType] = {
-    "dispatching": dispatching,
-    "consolidation": consolidation,
-    "disruption": disruption,
-}
 DONE, FAILED, USAGE, NO_CONNECTION, INTERRUPTED = 0, 1, 2, 4, 130
 
 
@@ -40,9 +34,9 @@ def parser() -> argparse.ArgumentParser:
     defaults = Options()
     found = argparse.ArgumentParser(prog="python -m client", description="One client of a scenario.")
     add = found.add_argument
-    add("--scenario", required=True, choices=sorted(SCENARIOS))
+    add("--scenario", required=True, help="dispatching, consolidation, disruption, or a module of your own")
     add("--role", required=True, help="E, D, A1, A2, ... of dispatching; C, E, A1, A2, ... of consolidation")
-    add("--approach", default=defaults.approach, choices=APPROACHES)
+    add("--approach", default=defaults.approach, help="a protocol, bl-wait, or a module of your own")
     add("--broker", required=True, metavar="HOST:PORT")
     add("--agents", type=_count, default=2, metavar="N", help="how many agents the scenario has")
     add("--suffix", default="", help="tells copies of a scenario in one overlay apart; part of every name")
@@ -82,8 +76,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    scenario = SCENARIOS[options.scenario]
-    also = (options.work,) if scenario is disruption else ()
+    try:
+        scenario = catalogue.scenario(options.scenario)
+        catalogue.approach(options.approach)
+    except ScenarioError as error:
+        return _fail(USAGE, str(error))
+    also = (options.work,) if options.scenario == "disruption" else ()
     cast: Cast = scenario.cast(options.agents, options.suffix, *also)
     name = options.role + options.suffix
     if name not in (cast.coordinator, *cast.members):

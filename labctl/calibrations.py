@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from labctl import calibrate, drivers, needs, provenance, results, runner, schedule
+from labctl import calibrate, drivers, experiment, needs, provenance, results, runner, schedule
 from labctl.calibrate import Calibration, Outcome, Procedure
 from labctl.exits import UsageProblem
 from labctl.experiment import Cell, Links
@@ -57,7 +57,7 @@ class Setting(Struct, frozen=True):
             "seed": self.seed,
             "placements": self.repetitions,
             "transactions": self.transactions,
-            "code": provenance.code(),
+            "code": provenance.code(experiment.modules([self.cell])),
             "machine": {name: machine[name] for name in ("cpus", "model")},
         }
 

@@ -64,7 +64,7 @@ class Order(Struct, frozen=True):
             "resolved": self._resolved(),
             "cells": self._cells(),
             "testbed": {"kind": "local", "delay": self._delay()},
-            "code": provenance.code(),
+            "code": provenance.code(experiment.modules(self.cells)),
             "git": provenance.git(),
             "versions": provenance.versions(),
             "machine": provenance.machine(),

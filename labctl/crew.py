@@ -121,6 +121,12 @@ def _write_down(entry: _Entry) -> None:
         os.close(handle)
 
 
+def _environment() -> dict[str, str]:
+    """What we can import, clients can: somebody's own scenario may be a file of the directory that we are in."""
+    paths = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
 class Member:
     """A running client."""
 
@@ -130,7 +136,13 @@ class Member:
         pipe = subprocess.PIPE if client.coordinates else subprocess.DEVNULL
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                command, cwd=folder, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True
+                command,
+                cwd=folder,
+                env=_environment(),
+                stdin=pipe,
+                stdout=pipe,
+                stderr=errors,
+                start_new_session=True,
             )
         seen = processes.look(self.process.pid)
         self.seen = seen

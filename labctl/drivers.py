@@ -19,14 +19,13 @@ import msgspec
 from msgspec import Struct
 
 from broker.delay import Delay
+from client.scenarios import catalogue
+from client.scenarios.stage import Cast
 from labctl.exits import LabError
 from labctl.experiment import Cell, Disruption
 
-ROLES: dict[str, tuple[str, ...]] = {
-    "dispatching": ("E", "D", "A1", "A2"),
-    "consolidation": ("C", "E", "A1", "A2"),
-}
-"""The coordinator first."""
+AGENTS = 2
+"""In every scenario, as in the paper."""
 PATIENCE_S = 5.0
 """How long an acknowledgement is waited for; the wait of BL-WAIT comes on top."""
 PROGRAM = (sys.executable, "-m", "client")
@@ -62,9 +61,16 @@ def suffix(cell: Cell, copy: int) -> str:
     return "" if cell.copies == 1 else f"-{copy}"
 
 
+def roles(scenario: str) -> Cast:
+    """Who plays in one copy of a scenario."""
+    found: Cast = catalogue.scenario(scenario).cast(AGENTS, "")
+    return found
+
+
 def cast(cell: Cell) -> list[Client]:
     """Copy by copy, those who coordinate last: the others should be there before them."""
-    first, *others = ROLES[cell.cast]
+    played = roles(cell.cast)
+    first, others = played.coordinator, played.members
     return [
         Client(role + suffix(cell, copy), role, copy, role == first)
         for copy in range(cell.copies)
@@ -84,7 +90,7 @@ def command(given: Given, client: Client, address: str, folder: Path) -> list[st
         "role": client.role,
         "approach": cell.approach,
         "broker": address,
-        "agents": sum(role.startswith("A") for role in ROLES[cell.cast]),
+        "agents": AGENTS,
         "suffix": suffix(cell, client.copy),
         "transactions": given.transactions + given.warm_up,
         "concurrency": cell.in_flight,

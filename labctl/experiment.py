@@ -10,18 +10,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 from broker.delay import Delay, DelayError
+from client.scenarios import catalogue
+from client.scenarios.catalogue import SCENARIOS
+from client.scenarios.stage import APPROACHES, ScenarioError
 from labctl import yamlfile
 from labctl.exits import UsageProblem
 
-Scenario = Literal["dispatching", "consolidation", "disruption"]
 Load = Literal["closed", "open"]
-SCENARIOS: tuple[str, ...] = get_args(Scenario)
-APPROACHES = ("bl-wait", "d-tx", "d-tx-optimistic", "d-tx-ni", "s-tx", "s-tx-safe")
 WORKS = ("dispatching", "consolidation")
 LOADS: tuple[str, ...] = get_args(Load)
 STEP_MS = 50.0
@@ -201,6 +202,25 @@ def _word(valid: Sequence[str]) -> Callable[[yamlfile.Node], str]:
     return read
 
 
+def _importable(
+    valid: Sequence[str], find: Callable[[str], ModuleType | None]
+) -> Callable[[yamlfile.Node], str]:
+    """One of ours, or the dotted name of a module."""
+    own = _word(valid)
+
+    def read(node: yamlfile.Node) -> str:
+        word = node.text()
+        if not catalogue.is_foreign(word):
+            return own(node)
+        try:
+            find(word)
+        except ScenarioError as error:
+            raise node.error(str(error)) from None
+        return word
+
+    return read
+
+
 def _count(maximum: int) -> Callable[[yamlfile.Node], int]:
     def read(node: yamlfile.Node) -> int:
         value = node.integer()
@@ -219,9 +239,9 @@ def _amount(node: yamlfile.Node) -> float:
 
 
 AXES: dict[str, Callable[[yamlfile.Node], Any]] = {
-    "scenario": _word(SCENARIOS),
+    "scenario": _importable(SCENARIOS, catalogue.scenario),
     "work": _word(WORKS),
-    "approach": _word(APPROACHES),
+    "approach": _importable(APPROACHES, catalogue.approach),
     "brokers": _count(1000),
     "in_flight": _count(1000),
     "copies": _count(100),
@@ -331,6 +351,18 @@ def cells_of(experiments: Iterable[Experiment]) -> dict[Cell, tuple[str, ...]]:
         for cell in experiment.cells:
             found.setdefault(cell, []).append(experiment.name)
     return {cell: tuple(names) for cell, names in found.items()}
+
+
+def modules(cells: Iterable[Cell]) -> list[ModuleType]:
+    """Somebody's own scenarios and approaches among them, each once."""
+    found: dict[str, ModuleType] = {}
+    for cell in cells:
+        if catalogue.is_foreign(cell.scenario):
+            found[cell.scenario] = catalogue.scenario(cell.scenario)
+        own = catalogue.approach(cell.approach)
+        if own is not None:
+            found[cell.approach] = own
+    return [found[name] for name in sorted(found)]
 
 
 def only(cells: Sequence[Cell], choices: Sequence[str]) -> list[Cell]:

@@ -9,6 +9,7 @@ import platform
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -21,19 +22,23 @@ RUNNER = (
 _PACKAGES = ("labctl", "msgspec", "uvloop")
 
 
-def code() -> dict[str, str]:
-    """A hash for each part whose change makes results incomparable."""
-    return {
-        "broker": _hash((ROOT / "broker").rglob("*.py")),
-        "client": _hash((ROOT / "client").rglob("*.py")),
-        "runner": _hash(ROOT / "labctl" / f"{name}.py" for name in RUNNER),
+def code(modules: Iterable[ModuleType] = ()) -> dict[str, str]:
+    """A hash for each part whose change makes results incomparable; `modules` are somebody's own."""
+    found = {
+        "broker": _hash((ROOT / "broker").rglob("*.py"), ROOT),
+        "client": _hash((ROOT / "client").rglob("*.py"), ROOT),
+        "runner": _hash((ROOT / "labctl" / f"{name}.py" for name in RUNNER), ROOT),
     }
+    for module in modules:
+        if module.__file__ is not None:
+            found[f"module {module.__name__}"] = _hash([Path(module.__file__)], Path(module.__file__).parent)
+    return found
 
 
-def _hash(files: Iterable[Path]) -> str:
+def _hash(files: Iterable[Path], root: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(files):
-        digest.update(f"{path.relative_to(ROOT)}\0".encode())
+        digest.update(f"{path.relative_to(root)}\0".encode())
         digest.update(path.read_bytes())
         digest.update(b"\0")
     return digest.hexdigest()

@@ -106,6 +106,8 @@ def placement(cell: Cell, repetition: int, seed: int) -> dict[str, str]:
 _LATENCY_MS = {
     "bl-wait": 80.0, "d-tx": 160.0, "d-tx-optimistic": 160.0, "d-tx-ni": 160.0, "s-tx": 48.0, "s-tx-safe": 63.0
 }  # fmt: skip
+_OWN_MS = 160.0
+"""An approach that we do not know."""
 _BETWEEN_MS = 5.0
 """What one transaction and the next have between them."""
 _BROKER_S, _CLIENT_S = 0.2, 0.12
@@ -127,7 +129,7 @@ def estimate_s(cell: Cell, profile: Profile, disruption: Disruption, has_delay: 
 
 def transaction_s(cell: Cell, has_delay: bool = True) -> float:
     growth = _SHARE.get(cell.brokers, 1.6) * (1 + 0.06 * (cell.in_flight - 1) + 0.07 * (cell.copies - 1))
-    latency_ms = _LATENCY_MS[cell.approach] * (growth if has_delay else 0.3 * growth)
+    latency_ms = _LATENCY_MS.get(cell.approach, _OWN_MS) * (growth if has_delay else 0.3 * growth)
     if cell.stalls and cell.waits:
         latency_ms += 130
     return (latency_ms + _BETWEEN_MS) / 1e3

@@ -16,6 +16,7 @@ from client.errors import ClientError, OutcomeUnknown, TransactionAborted
 from client.frames import Frame, Tcm
 from client.plans import Plan
 from client.port import Future, resolve
+from client.scenarios import catalogue
 from client.scenarios.report import Attempt, Report
 from client.scenarios.stage import Cast, Options, ScenarioError, Stage, instance_of
 from client.session import Delivery
@@ -256,12 +257,18 @@ class Coordinator(Role):
             await attempt.arrived
 
     async def _carry_out(self, attempt: Attempt) -> None:
-        approach, session = self.options.approach, self.stage.session
-        if approach == "bl-wait":
+        own = catalogue.approach(self.options.approach)
+        if own is not None:
+            await own.carry_out(self, attempt)
+        elif self.options.approach == "bl-wait":
             await self.by_hand(attempt)
             attempt.outcome = "published"
-            return
-        async with session.transaction(approach) as tx:
+        else:
+            await self.as_transaction(attempt, self.options.approach)
+
+    async def as_transaction(self, attempt: Attempt, protocol: str) -> None:
+        """As one transaction of a protocol of the brokers; raises what keeps it from committing."""
+        async with self.stage.session.transaction(protocol) as tx:
             if isinstance(tx, Plan):
                 self.fill(tx, attempt)
             else:

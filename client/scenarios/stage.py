@@ -49,7 +49,8 @@ class Cast(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True):
-    approach: Approach = "s-tx-safe"
+    approach: str = "s-tx-safe"
+    """One of `APPROACHES`, or the dotted name of somebody's own."""
     transactions: int = 100
     concurrency: int = 1
     """Transactions in flight at a time."""

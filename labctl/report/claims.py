@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, structs
 
+from client.scenarios.catalogue import is_foreign
 from labctl import yamlfile
 from labctl.exits import UsageProblem
 from labctl.experiment import AXES, Cell
@@ -163,7 +164,13 @@ def _cell(node: yamlfile.Node) -> Cell:
 
 def _settings(node: yamlfile.Node) -> dict[str, Any]:
     """In the words of an experiment's matrix."""
-    return {name: AXES[name](each) for name, each in node.mapping(AXES).items()}
+    return {name: _setting(name, each) for name, each in node.mapping(AXES).items()}
+
+
+def _setting(name: str, node: yamlfile.Node) -> Any:
+    if name in ("scenario", "approach") and is_foreign(node.text()):
+        return node.text()  # not imported: a report needs the result alone
+    return AXES[name](node)
 
 
 def _shape(node: yamlfile.Node, cells: Mapping[str, Cell]) -> Shape:

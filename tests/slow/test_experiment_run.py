@@ -106,7 +106,7 @@ def test_a_repetition_leaves_everything_that_the_report_needs(lab: Lab) -> None:
 def test_disruption_counts_events_with_and_without_a_transaction(lab: Lab) -> None:
     lab.file.write_text(
         "matrix: {scenario: disruption, approach: d-tx, load: [closed, open], work: [dispatching, consolidation]}\n"
-        "disruption: {rounds: 2, events: 2000, instances: 1}\n"
+        "disruption: {rounds: 2, events: 8000, instances: 1, window_ms: 20}\n"
     )
     lab.run(*lab.experiment())
     assert len(lab.repetitions()) == 4

