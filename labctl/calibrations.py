@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Setting(Struct, frozen=True):
     repetitions: int
     """The placements over which transactions are spread."""
     transactions: int
-    """So many correct ones in a row, per coordinator."""
+    """So many correct ones in a row, of all coordinators together."""
     procedure: Procedure = "needs"
 
     @property
@@ -164,7 +165,8 @@ class Bench:
         )
         return Job(
             unit=replace(unit, seed=seed),
-            transactions=share,
+            # Coordinators share them: what counts is how many transactions were correct.
+            transactions=ceil(share / setting.cell.copies),
             warm_up=WARM_UP,
             links=setting.links,
             wait_ms=wait_ms,
