@@ -160,7 +160,7 @@ def test_other_code_is_refused_by_a_resume(tmp_path: Path, monkeypatch: pytest.M
     what = order("approach=s-tx", "stalls=false")
     carried_out(tmp_path, what)
     code = provenance.code()
-    monkeypatch.setattr(provenance, "code", lambda: {**code, "client": "other"})
+    monkeypatch.setattr(provenance, "code", lambda modules: {**code, "client": "other"})
     with pytest.raises(ResumeRefused, match="the code of the client"):
         conduct.resume(tmp_path, what)
 
@@ -205,7 +205,7 @@ def test_a_stale_calibration_is_refused_and_made_anew_only_on_request(
     what = order("approach=bl-wait", "stalls=false", "step_ms=50")
     carried_out(tmp_path, what)
     before = getattr(provenance, change)()
-    monkeypatch.setattr(provenance, change, lambda: {**before, "broker": "other", "model": "another"})
+    monkeypatch.setattr(provenance, change, lambda *modules: {**before, "broker": "other", "model": "another"})
     folder = conduct.begin(tmp_path, what)
     with pytest.raises(Stale, match="does not hold any more"):
         conduct.carry_out(tmp_path, folder, what, Silent())
