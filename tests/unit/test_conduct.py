@@ -205,7 +205,9 @@ def test_a_stale_calibration_is_refused_and_made_anew_only_on_request(
     what = order("approach=bl-wait", "stalls=false", "step_ms=50")
     carried_out(tmp_path, what)
     before = getattr(provenance, change)()
-    monkeypatch.setattr(provenance, change, lambda *modules: {**before, "broker": "other", "model": "another"})
+    monkeypatch.setattr(
+        provenance, change, lambda *modules: {**before, "broker": "other", "model": "another"}
+    )
     folder = conduct.begin(tmp_path, what)
     with pytest.raises(Stale, match="does not hold any more"):
         conduct.carry_out(tmp_path, folder, what, Silent())
