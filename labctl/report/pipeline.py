@@ -74,6 +74,7 @@ def analyse(spark: SparkSession, root: str, output: str, claims_file: Path, say:
     results = _cells(tables, run, cells, resampler)
     for cell in results.values():
         cell.warnings = doubts.of_cell(cell)
+    doubts.of_waits(waits, results, int((run.get("machine") or {}).get("cpus") or 1))
     usable = {name: measured(cell) for name, cell in results.items()}
     return Report(
         path=root,
