@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from labctl import calibrate, drivers, experiment, needs, provenance, results, runner, schedule
+from labctl import calibrate, choice, drivers, needs, provenance, results, runner, schedule
 from labctl.calibrate import Calibration, Outcome, Procedure
 from labctl.exits import UsageProblem
 from labctl.experiment import Cell, Links
@@ -58,7 +58,7 @@ class Setting(Struct, frozen=True):
             "seed": self.seed,
             "placements": self.repetitions,
             "transactions": self.transactions,
-            "code": provenance.code(experiment.modules([self.cell])),
+            "code": provenance.code(choice.modules([self.cell])),
             "machine": {name: machine[name] for name in ("cpus", "model")},
         }
 

@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 
 RUNNER = (
-    "calibrate", "calibrations", "conduct", "crew", "drivers", "experiment", "launch", "needs", "nodefile",
+    "calibrate", "calibrations", "choice", "conduct", "crew", "drivers", "experiment", "launch", "needs", "nodefile",
     "overlay", "probe", "runner", "schedule", "topology",
 )  # fmt: skip
 """Modules of labctl that decide what is run and measured. A change of any other changes no result."""

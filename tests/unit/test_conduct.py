@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labctl import calibrations, conduct, provenance, results, runner
-from labctl.calibrate import Calibration
+from labctl.calibrate import Calibration, CalibrationFailed
 from labctl.calibrations import Setting, Stale
 from labctl.conduct import GaveUp, Order
 from labctl.crew import CrewError
@@ -188,6 +188,20 @@ def test_a_wait_is_calibrated_once_and_used_everywhere(
     assert second.calibration("dispatching-bl-wait-b3-k1-c1") == folder.calibration(
         "dispatching-bl-wait-b3-k1-c1"
     )
+
+
+def test_a_cell_that_cannot_be_calibrated_is_left_out_and_the_others_are_run(
+    tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(*_: object) -> Calibration:
+        raise CalibrationFailed("no wait was enough")
+
+    monkeypatch.setattr(calibrations, "make", make)
+    what = order("approach=bl-wait,s-tx", "stalls=false", "step_ms=50,None", repeat=1)
+    folder = conduct.begin(tmp_path, what)
+    report = conduct.carry_out(tmp_path, folder, what, Silent())
+    assert report.failed == ("dispatching-bl-wait-b3-k1-c1 #1",)
+    assert {job.unit.cell.approach for job in run.jobs} == {"s-tx"}
 
 
 def test_approaches_that_do_not_wait_need_no_calibration(
