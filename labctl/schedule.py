@@ -112,7 +112,7 @@ _BETWEEN_MS = 5.0
 """What one transaction and the next have between them."""
 _START_S, _BROKER_S, _CLIENT_S = 0.6, 0.12, 0.12
 """Start, proof and stop of an overlay, and what each of its processes adds on two cores."""
-_EVENTS_PER_S = 12_000
+_EVENTS_PER_S = 15_000
 _SHARE = {1: 0.7, 3: 1.0, 5: 1.15, 9: 1.4}
 
 
