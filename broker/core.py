@@ -98,8 +98,7 @@ class Broker:
         self.settling = Settling(self.site)
         self.dtx = Dtx(self.site)
         self.stx = Stx(self.site)
-        self._open = (self.dtx.contexts, self.dtx.tombs, self.stx.open)
-        """Transactions, or what is left of them."""
+        self._unfinished = (self.dtx.contexts, self.dtx.tombs, self.stx.open)
         self._from_client: dict[type, Callable[[str, Any], Ready]] = {
             ClientArrived: self._client_arrived,
             ClientGone: self._client_gone,
@@ -140,7 +139,7 @@ class Broker:
         if handler is None:
             raise ProtocolError(f"a {source.partition(':')[0]} does not send {type(message).__name__}")
         self.site.now = now
-        self.routing.compacts = not any(self._open)
+        self.routing.compacts = not any(self._unfinished)
         srt_changes = self.routing.srt.changes
         ready = handler(name, message)
         if self.stx.open and self.routing.srt.changes != srt_changes:
@@ -157,7 +156,7 @@ class Broker:
 
     @property
     def has_open_transactions(self) -> bool:
-        return any(self._open)
+        return any(self._unfinished)
 
     def route(self, source: Hop, message: Publish) -> Collection[Hop]:
         """Where a publication from a neighbour goes next: the short cut for forwarding its bytes."""
