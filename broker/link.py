@@ -72,6 +72,7 @@ class Link:
         size = len(messages)
         self.queue_bytes += size
         self.unprocessed_bytes += size
+        self.sent_bytes += size
         self.reported = processed = self.processed
         self._unreported_bytes = 0
         return wire.frame(messages, count, first, processed)
