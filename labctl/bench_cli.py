@@ -109,3 +109,22 @@ def transactions(
     out.document(results)
     if not json:
         out.table(*transactions_table(results), figures=True)
+
+
+@app.command("history", epilog="Example: labctl bench history --protocol s-tx --json")
+def history(
+    protocol: Annotated[TxProtocol, typer.Option(help="Of the transactions.")] = TxProtocol.D_TX,
+    transactions: Annotated[int, typer.Option(min=10, help="In each round, one after the other.")] = 500,
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the median counts.")] = 5,
+    json: Json = False,
+) -> None:
+    """Measure what it costs that every node writes down what happens, at each level of detail."""
+    from labctl.bench.history import run
+    from labctl.bench.view import history_table
+
+    out = Output(json)
+    with out.working("measuring transactions with and without a history") as report:
+        results = run(protocol.value, transactions, rounds, report)
+    out.document(results)
+    if not json:
+        out.table(*history_table(results), figures=True)

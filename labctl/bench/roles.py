@@ -69,6 +69,7 @@ async def participant(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]
         client_id=client,
         on_delivery=lambda _delivery: None,
         on_tcm=lambda tcm, frame: react(client, tcm, frame),
+        **_history(arguments, client),
     ) as session:
         await settle_in(session, client)
         await ready({})
@@ -76,9 +77,17 @@ async def participant(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]
     return {}
 
 
+def _history(arguments: dict[str, Any], client: str) -> dict[str, Any]:
+    """Of `connect`: where this client keeps its history, if it is to keep one."""
+    if "history" not in arguments:
+        return {}
+    file = f"{arguments['history']}/{client}.jsonl"
+    return {"history": file, "history_detail": arguments["detail"]}
+
+
 async def engine(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     """One transaction after the other, as many as asked for."""
-    async with connect(arguments["address"], client_id="E") as session:
+    async with connect(arguments["address"], client_id="E", **_history(arguments, "E")) as session:
         await settle_in(session, "E")
         await ready({})
         taken: list[float] = []

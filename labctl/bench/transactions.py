@@ -10,7 +10,7 @@ The rounds of all protocols and of the relays take turns; medians are compared.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from statistics import median
 from typing import Any
@@ -77,7 +77,7 @@ def run(
             trips.append(chain.relay_trips(plan)["p50_us"])
             for protocol in protocols:
                 report(f"round {number} of {rounds}: {protocol}")
-                figures[protocol].append(_measure(addresses, protocol, transactions, f"r{number}"))
+                figures[protocol].append(measure(addresses, protocol, transactions, f"r{number}"))
             if regular and "s-tx" in protocols:
                 report(f"round {number} of {rounds}: regular events beside s-tx")
                 shares.append(_regular_share(addresses, number))
@@ -112,16 +112,25 @@ def _result(
     )
 
 
-def _measure(addresses: dict[str, str], protocol: str, transactions: int, salt: str) -> dict[str, Any]:
+def measure(
+    addresses: Mapping[str, str],
+    protocol: str,
+    transactions: int,
+    salt: str,
+    history: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Carry out so many, one after the other. `history`: the folder and the detail of what clients keep."""
+    keeps = history or {}
     participants = [
-        ("participant", {"address": addresses[HOMES[client]], "client": client}) for client in ("D", "A")
+        ("participant", {"address": addresses[HOMES[client]], "client": client, **keeps})
+        for client in ("D", "A")
     ]
-    arguments = {"address": addresses["b1"], "protocol": protocol, "transactions": transactions, "salt": salt}
+    engine_does = {"address": addresses["b1"], "protocol": protocol, "transactions": transactions, **keeps}
     with workers(ROLES, *participants) as members:
         for member in members:
             member.wait_ready()
             member.go()
-        with workers(ROLES, ("engine", arguments)) as (engine,):
+        with workers(ROLES, ("engine", {**engine_does, "salt": salt})) as (engine,):
             engine.wait_ready()
             engine.go()
             return engine.result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labctl.bench.chain import ChainResult
+from labctl.bench.history import HistoryResult
 from labctl.bench.matching import MatchingResult
 from labctl.bench.transactions import TransactionResult
 
@@ -91,3 +92,23 @@ def _trip(name: str, ours_us: float, limit_us: float) -> tuple[str, ...]:
 
 def _us(value: float) -> str:
     return f"{value:.2f} us"
+
+
+def history_table(results: Sequence[HistoryResult]) -> tuple[str, Sequence[str], Rows]:
+    title = (
+        f"Dispatching transactions ({results[0].protocol}) on three brokers, by what their nodes write down"
+    )
+    columns = ["history", "p50", "ratio", "tx/s", "lines/tx", "bytes/tx", "a line"]
+    rows: Rows = [
+        (
+            result.detail,
+            f"{result.p50_us:,.0f} us",
+            f"{result.ratio:.2f}",
+            f"{result.transactions_per_s:,.0f}",
+            f"{result.lines:.0f}",
+            f"{result.bytes:,.0f}",
+            "" if result.us_per_line is None else f"{result.us_per_line:.1f} us",
+        )
+        for result in results
+    ]
+    return title, columns, rows

@@ -18,7 +18,7 @@ from labctl import processes
 pytestmark = pytest.mark.slow
 
 
-def bench(tmp_path: Path, *arguments: str) -> dict[str, Any]:
+def bench(tmp_path: Path, *arguments: str) -> Any:
     """Its answer; no process of its session, and no broker of its overlay, may be left."""
     with subprocess.Popen(
         [sys.executable, "-c", "from labctl.cli import main; main()", "bench", *arguments, "--json"],
@@ -30,8 +30,7 @@ def bench(tmp_path: Path, *arguments: str) -> dict[str, Any]:
         left = processes.find(lambda other: _is_of(other, process.pid, tmp_path))
     assert process.returncode == 0
     assert left == []
-    answer: dict[str, Any] = json.loads(out)
-    return answer
+    return json.loads(out)
 
 
 def _is_of(other: processes.Process, session: int, state: Path) -> bool:
@@ -62,6 +61,25 @@ def test_matching_is_measured_beside_a_plain_bitset_index(tmp_path: Path) -> Non
     for name in ("decision_us", "decision_us_at_100", "insert_us", "bytes_per_subscription"):
         assert result[name] > 0, name
     assert result["bitset_decision_us"] > 0
+
+
+def test_transactions_are_measured_beside_bare_relays(tmp_path: Path) -> None:
+    small = ("--transactions", "20", "--rounds", "1", "--no-regular")
+    results = bench(tmp_path, "transactions", *small)
+    assert [r["protocol"] for r in results] == ["d-tx", "d-tx-optimistic", "d-tx-ni", "s-tx", "s-tx-safe"]
+    for result in results:
+        limit_us = result["crossings"] * result["crossing_us"]
+        assert result["ratio"] == pytest.approx(result["p50_us"] / limit_us, rel=0.02)
+        assert result["transactions_per_s"] > 0
+
+
+def test_a_history_is_measured_beside_none(tmp_path: Path) -> None:
+    results = bench(tmp_path, "history", "--transactions", "20", "--rounds", "1")
+    assert [r["detail"] for r in results] == ["none", "outcomes", "transactions", "all"]
+    lines = [r["lines"] for r in results]
+    assert lines[0] == 0
+    assert lines == sorted(set(lines)), "each level says more than the one before"
+    assert results[0]["ratio"] == 1
 
 
 def test_a_benchmark_that_is_killed_takes_its_processes_with_it(

@@ -26,6 +26,7 @@ COMMANDS = [
     ["bench"],
     ["bench", "matching"],
     ["bench", "transactions"],
+    ["bench", "history"],
     ["simulate"],
     ["check"],
     ["run", "experiment"],
