@@ -22,7 +22,7 @@ test: $(VENV) system-packages lint ## everything: lint, types, import rules, all
 	$(BIN)/pytest
 
 test-fast: $(VENV) lint ## lint, types, import rules, unit tests: under a minute
-	$(BIN)/pytest -q tests/unit -m "not slow"
+	$(BIN)/pytest -q -n auto tests/unit -m "not slow"
 
 lint: $(VENV) ## ruff, mypy, import rules; changes nothing
 	$(BIN)/ruff check
