@@ -26,7 +26,7 @@ def bench(tmp_path: Path, *arguments: str) -> Any:
         env={"XDG_STATE_HOME": str(tmp_path), "PATH": "/usr/sbin:/usr/bin:/bin"},
         start_new_session=True,
     ) as process:
-        out, _ = process.communicate(timeout=110)
+        out, _ = process.communicate(timeout=280)
         left = processes.find(lambda other: _is_of(other, process.pid, tmp_path))
     assert process.returncode == 0
     assert left == []

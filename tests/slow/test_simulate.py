@@ -28,7 +28,7 @@ SCHEDULES = 40
 
 def labctl(*arguments: str) -> tuple[int, Any]:
     command = [*LABCTL, *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     return done.returncode, json.loads(done.stdout)
 
 
