@@ -52,6 +52,10 @@ class Node:
             found[name] = self._beside(value_node)
         return found
 
+    @property
+    def is_mapping(self) -> bool:
+        return isinstance(self._node, yaml.MappingNode)
+
     def sequence(self) -> list[Node]:
         if not isinstance(self._node, yaml.SequenceNode):
             raise self.error(f"expected a list, found {self._kind()}")
