@@ -13,15 +13,18 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from labctl import calibrations, experiment, provenance, results, runner, schedule
 from labctl.calibrate import Procedure
-from labctl.calibrations import Setting
+from labctl.calibrations import Setting, Where
 from labctl.exits import LabError
 from labctl.experiment import Cell, Disruption, Experiment, Links
 from labctl.results import Folder, ResumeRefused
 from labctl.runner import Job, Progress, Ran
 from labctl.schedule import Profile, Unit
+from labctl.site import Site
+from labctl.station import HostLost
 
 FAILURES_IN_A_ROW_MAX = 3
 """After so many something is wrong that trying the next one will not mend."""
@@ -43,6 +46,12 @@ class Order(Struct, frozen=True):
     seed: int
     links: Links | None
     only: tuple[str, ...] = ()
+    where: Where = Where()
+
+    def at(self, site: Site) -> Order:
+        """The same, on these machines."""
+        described = site.describe()
+        return replace(self, where=Where(described.pop("kind"), described, site.machine()))
 
     @property
     def disruption(self) -> Disruption:
@@ -53,7 +62,9 @@ class Order(Struct, frozen=True):
         return schedule.units(self.cells, self.repetitions, self.seed)
 
     def setting(self, cell: Cell, procedure: Procedure = "needs") -> Setting:
-        return Setting(cell, self.links, self.seed, self.repetitions, self.profile.calibration, procedure)
+        return Setting(
+            cell, self.links, self.seed, self.repetitions, self.profile.calibration, procedure, self.where
+        )
 
     def run(self) -> dict[str, Any]:
         """What `run.json` says."""
@@ -63,11 +74,11 @@ class Order(Struct, frozen=True):
             "seed": self.seed,
             "resolved": self._resolved(),
             "cells": self._cells(),
-            "testbed": {"kind": "local", "delay": self._delay()},
+            "testbed": {"kind": self.where.kind, **self.where.testbed, "delay": self._delay()},
             "code": provenance.code(experiment.modules(self.cells)),
             "git": provenance.git(),
             "versions": provenance.versions(),
-            "machine": provenance.machine(),
+            "machine": self.where.machine or provenance.machine(),
         }
 
     def _resolved(self) -> dict[str, Any]:
@@ -164,9 +175,24 @@ def _refuse_new_calibrations(root: Path, folder: Folder, what: Order) -> None:
             )
 
 
-def carry_out(root: Path, folder: Folder, what: Order, view: View, recalibrate: bool = False) -> Report:
+class Choices(Struct, frozen=True):
+    """How it is carried out."""
+
+    recalibrate: bool = False
+    keep_on_failure: bool = False
+    """What has failed is left running, for somebody to look at; nothing else is begun."""
+
+
+CHOICES = Choices()
+
+
+def carry_out(
+    root: Path, folder: Folder, what: Order, site: Site, view: View, choices: Choices = CHOICES
+) -> Report:
     """Everything that is not finished. The caller holds the lock."""
-    waits = _calibrated(root, folder, what, view, recalibrate)
+    if facts := site.facts():
+        results.write_json(folder.path / "hosts.json", facts)
+    waits = _calibrated(root, folder, what, site, view, choices.recalibrate)
     done = folder.finished()
     todo = [unit for unit in what.units() if unit.key not in done]
     pace = schedule.Pace(
@@ -180,12 +206,14 @@ def carry_out(root: Path, folder: Folder, what: Order, view: View, recalibrate: 
     for place, unit in enumerate(todo):
         view.started(unit, pace.left_s([each.cell.id for each in todo[place:]]))
         try:
-            ran = _one(folder, what, unit, waits.get(unit.cell.id), view)
+            ran = _one(folder, what, unit, waits.get(unit.cell.id), site, view, choices.keep_on_failure)
         except LabError as error:
             failed.append(unit.label)
             in_a_row += 1
             kept = folder.keep_failed(folder.staged(*unit.key), *unit.key, str(error))
             view.failed(unit, str(error), kept)
+            if isinstance(error, HostLost) or choices.keep_on_failure:
+                raise GaveUp(f"{unit.label} has failed: {error}; its logs are in {kept}") from error
             if in_a_row == FAILURES_IN_A_ROW_MAX:
                 raise GaveUp(
                     f"{in_a_row} repetitions in a row have failed, the last because {error}; "
@@ -199,7 +227,9 @@ def carry_out(root: Path, folder: Folder, what: Order, view: View, recalibrate: 
     return Report(str(folder.path), len(folder.finished()), len(what.units()), tuple(failed))
 
 
-def _one(folder: Folder, what: Order, unit: Unit, wait_ms: float | None, view: View) -> Ran:
+def _one(
+    folder: Folder, what: Order, unit: Unit, wait_ms: float | None, site: Site, view: View, keep: bool
+) -> Ran:
     staged = folder.start(*unit.key)
     job = Job(
         unit=unit,
@@ -210,12 +240,14 @@ def _one(folder: Folder, what: Order, unit: Unit, wait_ms: float | None, view: V
         disruption=what.disruption,
         profile=what.profile.name,
     )
-    ran = runner.run(job, staged, view.progress)
+    ran = runner.run(job, staged, site, view.progress, keep)
     folder.finish(staged, *unit.key)
     return ran
 
 
-def _calibrated(root: Path, folder: Folder, what: Order, view: View, anew: bool) -> Mapping[str, float]:
+def _calibrated(
+    root: Path, folder: Folder, what: Order, site: Site, view: View, anew: bool
+) -> Mapping[str, float]:
     """Wait by cell; those that are missing are made now."""
     waiting = [cell for cell in what.cells if cell.waits]
     found: dict[str, float] = {}
@@ -232,7 +264,7 @@ def _calibrated(root: Path, folder: Folder, what: Order, view: View, anew: bool)
         view.calibrating(cell.id, number, len(missing))
         setting = what.setting(cell)
         began = time.monotonic()
-        calibration = calibrations.make(setting, folder.path / ".running", view.progress, view.say)
+        calibration = calibrations.make(setting, site, folder.path / ".running", view.progress, view.say)
         folder.add_calibration(cell.id, calibrations.keep(root, setting, calibration))
         found[cell.id] = calibration.wait_ms
         view.say(f"{cell.id}: wait {calibration.wait_ms:g} ms after {time.monotonic() - began:.0f} s")

@@ -13,6 +13,7 @@ from labctl.output import Output
 
 if TYPE_CHECKING:
     from labctl.conduct import Order, Report
+    from labctl.site import Site
 
 app = typer.Typer(no_args_is_help=True, help="Run experiments.")
 
@@ -109,21 +110,27 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
 
 
 def _run(out: Output, what: Order, root: Path, resume: bool, recalibrate: bool) -> Report:
-    from labctl import conduct, crew, run_view
+    from labctl import conduct, crew, run_view, site
 
-    with crew.locked() as leftovers:
-        for text in leftovers:
-            out.note(text)
+    with crew.locked(), site.local() as there:
+        _tell_leftovers(out, there)
+        what = what.at(there)
         folder = conduct.resume(root, what) if resume else conduct.begin(root, what)
         out.note(f"result folder: {folder.path}")
         try:
             with run_view.watching(out, len(what.units()), len(folder.finished())) as view:
-                return conduct.carry_out(root, folder, what, view, recalibrate)
+                return conduct.carry_out(root, folder, what, there, view, conduct.Choices(recalibrate))
         except KeyboardInterrupt:
             out.note(
                 f"stopped; {len(folder.finished())} of {len(what.units())} repetitions are kept: --resume goes on"
             )
             raise
+
+
+def _tell_leftovers(out: Output, there: Site) -> None:
+    for post in there.posts:
+        for text in post.station.left:
+            out.note(text)
 
 
 def _list(out: Output) -> None:
@@ -211,19 +218,18 @@ def calibrate_wait(  # noqa: PLR0913, PLR0917 - each option is one choice about 
     It is the smallest, in steps, with which so many transactions were all correct while some failed with one
     step less. What is kept holds for this code, machine and configuration; `labctl run experiment` uses it.
     """
-    from labctl import calibrations, crew, run_view
+    from labctl import calibrations, crew, run_view, site
 
     out = Output(json)
     what = _to_calibrate(name, profile, seed, only or [], repeat, not no_delay, step)
     artefacts: list[dict[str, Any]] = []
-    with crew.locked() as leftovers:
-        for text in leftovers:
-            out.note(text)
+    with crew.locked(), site.local() as there:
+        _tell_leftovers(out, there)
         with run_view.watching(out, len(what.cells), 0) as view:
             for number, cell in enumerate(what.cells, start=1):
                 view.calibrating(cell.id, number, len(what.cells))
                 setting = what.setting(cell, procedure.value)
-                made = calibrations.make(setting, results / ".calibrating", view.progress, view.say)
+                made = calibrations.make(setting, there, results / ".calibrating", view.progress, view.say)
                 kept = calibrations.keep(results, setting, made)
                 artefacts.append({"cell": cell.id, "path": str(calibrations.path(results, setting)), **kept})
     out.document({**(artefacts[0] if len(artefacts) == 1 else {}), "calibrations": artefacts})
