@@ -15,7 +15,7 @@ VENV := .venv/.installed
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: $(VENV) ## an overlay, a short exchange, the benchmark
+demo: $(VENV) ## an exchange, a proof, the benchmark, a quick experiment with its report: minutes
 	$(BIN)/python -m labctl.demo
 
 test: $(VENV) system-packages lint ## everything: lint, types, import rules, all tests

@@ -41,6 +41,8 @@ class Link:
         """Number of the newest message taken from the present connection."""
         self.processed = 0
         """How many of the peer's we have processed; the rest is asked for again on resumption."""
+        self.sent_bytes = self.processed_bytes = 0
+        """Of all encoded messages so far, without frames: what a message costs."""
         self.reported = 0
         self._unreported_bytes = 0
 
@@ -113,6 +115,7 @@ class Link:
     def done(self, count: int, byte_count: int) -> bool:
         """`count` received messages have been processed; true if it is time to report that."""
         self.processed += count
+        self.processed_bytes += byte_count
         self._unreported_bytes += byte_count
         return self._unreported_bytes >= REPORT_BYTES
 
@@ -138,6 +141,7 @@ class Link:
         self.sent += count
         self._sent.append((first, self.sent, messages))
         self.unprocessed_bytes += len(messages)
+        self.sent_bytes += len(messages)
         self.reported = processed = self.processed
         self._unreported_bytes = 0
         return wire.frame(messages, count, first, processed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from labctl import calibrate, drivers, experiment, needs, provenance, results, runner, schedule
+from labctl import calibrate, choice, drivers, needs, provenance, results, runner, schedule
 from labctl.calibrate import Calibration, Outcome, Procedure
 from labctl.exits import UsageProblem
 from labctl.experiment import Cell, Links
@@ -52,7 +53,7 @@ class Setting(Struct, frozen=True):
     repetitions: int
     """The placements over which transactions are spread."""
     transactions: int
-    """So many correct ones in a row, per coordinator."""
+    """So many correct ones in a row, of all coordinators together."""
     procedure: Procedure = "needs"
     where: Where = Where()
 
@@ -70,7 +71,7 @@ class Setting(Struct, frozen=True):
             "seed": self.seed,
             "placements": self.repetitions,
             "transactions": self.transactions,
-            "code": provenance.code(experiment.modules([self.cell])),
+            "code": provenance.code(choice.modules([self.cell])),
             "machine": {name: machine[name] for name in ("cpus", "model")},
         }
 
@@ -180,7 +181,8 @@ class Bench:
         )
         return Job(
             unit=replace(unit, seed=seed),
-            transactions=share,
+            # Coordinators share them: what counts is how many transactions were correct.
+            transactions=ceil(share / setting.cell.copies),
             warm_up=WARM_UP,
             links=setting.links,
             wait_ms=wait_ms,

@@ -3,35 +3,76 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from labctl.exits import CHECK_FAILED, OUTCOME_UNKNOWN
 from labctl.output import Output
 
+if TYPE_CHECKING:
+    from labctl.checks.verdict import Answer, Verdict
+
 SHOWN_MAX = 10
 
 
 def check(
-    result: Annotated[Path, typer.Argument(help="A folder with the histories of a run (*.jsonl).")],
+    result: Annotated[
+        Path, typer.Argument(help="The histories of a run (*.jsonl), or the result of an experiment.")
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Decide from the histories of a run whether it kept its promises.
 
     One verdict per property: valid, invalid (with the operations that show it), or unknown (nothing to
-    judge by, or a history is missing). Ends with 1 if a property is invalid, with 3 if none is valid.
+    judge by, or a history is missing). Ends with 1 if a property is invalid, with 3 if none is valid. Of the
+    result of an experiment every repetition is judged.
     """
+    from labctl.checks.files import repetitions
+
+    out = Output(json)
+    parts = repetitions(result)
+    answer = _check_all(out, result, parts) if parts else _check_one(out, result)
+    if answer != "valid":
+        raise typer.Exit(CHECK_FAILED if answer == "invalid" else OUTCOME_UNKNOWN)
+
+
+def _check_all(out: Output, result: Path, parts: list[Path]) -> Answer:
     from labctl.checks.files import load
     from labctl.checks.judge import judge
 
-    out = Output(json)
+    rows: list[tuple[str, str, Answer, int, int]] = []
+    for part in parts:
+        verdicts = judge(load(part))
+        faults, anomalies = sum(len(v.faults) for v in verdicts), sum(len(v.anomalies) for v in verdicts)
+        rows.append((part.parent.name, part.name, _answer(verdicts), faults, anomalies))
+    answer: Answer = _worst([row[2] for row in rows])
+    columns = ("cell", "repetition", "verdict", "faults", "anomalies")
+    parts_told = [dict(zip(columns, row, strict=True)) for row in rows]
+    out.document({"result": str(result), "answer": answer, "repetitions": parts_told})
+    if not out.json:
+        out.table(str(result), columns, rows)
+    return answer
+
+
+def _worst(answers: list[Answer]) -> Answer:
+    """One broken promise is enough; where nothing is promised, nothing is broken."""
+    return "invalid" if "invalid" in answers else "valid" if "valid" in answers else "unknown"
+
+
+def _answer(verdicts: list[Verdict]) -> Answer:
+    return _worst([verdict.answer for verdict in verdicts])
+
+
+def _check_one(out: Output, result: Path) -> Answer:
+    from labctl.checks.files import load
+    from labctl.checks.judge import judge
+
     loaded = load(result)
     verdicts = judge(loaded)
-    answers = [verdict.answer for verdict in verdicts]
-    answer = "invalid" if "invalid" in answers else "valid" if "valid" in answers else "unknown"
+    answer = _answer(verdicts)
     out.document({"result": str(result), "answer": answer, "gaps": loaded.gaps, "properties": verdicts})
-    if not json:
+    if not out.json:
         rows = [(v.property, v.answer, v.checked, len(v.faults), len(v.anomalies)) for v in verdicts]
         out.table(str(result), ("property", "verdict", "checked", "faults", "anomalies"), rows)
         for verdict in verdicts:
@@ -39,5 +80,4 @@ def check(
                 out.say(f"{verdict.property}: {text}")
         for gap in loaded.gaps:
             out.say(f"missing: {gap}")
-    if answer != "valid":
-        raise typer.Exit(CHECK_FAILED if answer == "invalid" else OUTCOME_UNKNOWN)
+    return answer

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from labctl import calibrations, experiment, provenance, results, runner, schedule
+from labctl import calibrations, choice, experiment, provenance, results, runner, schedule
 from labctl.calibrate import Procedure
 from labctl.calibrations import Setting, Where
 from labctl.exits import LabError
@@ -75,7 +75,7 @@ class Order(Struct, frozen=True):
             "resolved": self._resolved(),
             "cells": self._cells(),
             "testbed": {"kind": self.where.kind, **self.where.testbed, "delay": self._delay()},
-            "code": provenance.code(experiment.modules(self.cells)),
+            "code": provenance.code(choice.modules(self.cells)),
             "git": provenance.git(),
             "versions": provenance.versions(),
             "machine": self.where.machine or provenance.machine(),
@@ -86,11 +86,12 @@ class Order(Struct, frozen=True):
             "profile": msgspec.to_builtins(self.profile),
             "repetitions": self.repetitions,
             "only": list(self.only),
+            "disruption": msgspec.to_builtins(self.disruption),
             "experiments": {each.name: each.resolved() for each in self.experiments},
         }
 
     def _cells(self) -> list[dict[str, Any]]:
-        whose = experiment.cells_of(self.experiments)
+        whose = choice.cells_of(self.experiments)
         return [
             {
                 "id": cell.id,
@@ -111,8 +112,8 @@ def order(
     name: str, profile: Profile, seed: int, only: Sequence[str], repeat: int | None, with_delay: bool
 ) -> Order:
     experiments = experiment.find(name)
-    everything = list(experiment.cells_of(experiments))
-    chosen = experiment.only(everything, only)
+    everything = list(choice.cells_of(experiments))
+    chosen = choice.only(everything, only)
     if not only:
         chosen = [cell for cell in chosen if not profile.leaves_out(cell)]
     if not with_delay:
@@ -194,14 +195,15 @@ def carry_out(
         results.write_json(folder.path / "hosts.json", facts)
     waits = _calibrated(root, folder, what, site, view, choices.recalibrate)
     done = folder.finished()
-    todo = [unit for unit in what.units() if unit.key not in done]
+    left = [unit for unit in what.units() if unit.key not in done]
+    todo = [unit for unit in left if not unit.cell.waits or unit.cell.id in waits]
     pace = schedule.Pace(
         {
             c.id: schedule.estimate_s(c, what.profile, what.disruption, what.links is not None)
             for c in what.cells
         }
     )
-    failed: list[str] = []
+    failed = [unit.label for unit in left if unit not in todo]
     in_a_row = 0
     for place, unit in enumerate(todo):
         view.started(unit, pace.left_s([each.cell.id for each in todo[place:]]))
@@ -248,7 +250,7 @@ def _one(
 def _calibrated(
     root: Path, folder: Folder, what: Order, site: Site, view: View, anew: bool
 ) -> Mapping[str, float]:
-    """Wait by cell; those that are missing are made now."""
+    """Wait by cell; those that are missing are made now. A cell that none can be found for is left out."""
     waiting = [cell for cell in what.cells if cell.waits]
     found: dict[str, float] = {}
     for cell in waiting:
@@ -264,7 +266,13 @@ def _calibrated(
         view.calibrating(cell.id, number, len(missing))
         setting = what.setting(cell)
         began = time.monotonic()
-        calibration = calibrations.make(setting, site, folder.path / ".running", view.progress, view.say)
+        try:
+            calibration = calibrations.make(setting, site, folder.path / ".running", view.progress, view.say)
+        except HostLost:
+            raise
+        except LabError as error:
+            view.say(f"{cell.id} could not be calibrated and is left out; --resume tries again: {error}")
+            continue
         folder.add_calibration(cell.id, calibrations.keep(root, setting, calibration))
         found[cell.id] = calibration.wait_ms
         view.say(f"{cell.id}: wait {calibration.wait_ms:g} ms after {time.monotonic() - began:.0f} s")

@@ -8,7 +8,7 @@ same id, and it is run once. When, where and how often is decided in `labctl.sch
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args
@@ -182,7 +182,7 @@ def load(path: Path) -> Experiment:
         raise document.error("an empty matrix: name what varies and what is fixed under 'matrix'")
     experiment = Experiment(
         name=path.stem,
-        cells=_read_matrix(parts["matrix"]),
+        cells=_read_matrices(parts["matrix"]),
         figure=parts["figure"].integer() if "figure" in parts else None,
         links=_read_links(parts["delay"]) if "delay" in parts else Links(),
         disruption=_read_disruption(parts["disruption"]) if "disruption" in parts else Disruption(),
@@ -259,6 +259,16 @@ _DEFAULTS: dict[str, list[Any]] = {
     "stalls": [False],
     "load": ["closed"],
 }
+
+
+def _read_matrices(node: yamlfile.Node) -> tuple[Cell, ...]:
+    """One matrix, or a list of them: then all their cells."""
+    if not node.is_sequence:
+        return _read_matrix(node)
+    matrices = node.sequence()
+    if not matrices:
+        raise node.error("an empty matrix: this list has none")
+    return tuple(dict.fromkeys(cell for each in matrices for cell in _read_matrix(each)))
 
 
 def _read_matrix(node: yamlfile.Node) -> tuple[Cell, ...]:
@@ -339,56 +349,3 @@ def _read_disruption(node: yamlfile.Node) -> Disruption:
             "more than the capacity cannot be kept up; give a share of it, as 0.8"
         )
     return Disruption(**values)
-
-
-# Choosing
-
-
-def cells_of(experiments: Iterable[Experiment]) -> dict[Cell, tuple[str, ...]]:
-    """Every cell once, with the experiments that it is for."""
-    found: dict[Cell, list[str]] = {}
-    for experiment in experiments:
-        for cell in experiment.cells:
-            found.setdefault(cell, []).append(experiment.name)
-    return {cell: tuple(names) for cell, names in found.items()}
-
-
-def modules(cells: Iterable[Cell]) -> list[ModuleType]:
-    """Somebody's own scenarios and approaches among them, each once."""
-    found: dict[str, ModuleType] = {}
-    for cell in cells:
-        if catalogue.is_foreign(cell.scenario):
-            found[cell.scenario] = catalogue.scenario(cell.scenario)
-        own = catalogue.approach(cell.approach)
-        if own is not None:
-            found[cell.approach] = own
-    return [found[name] for name in sorted(found)]
-
-
-def only(cells: Sequence[Cell], choices: Sequence[str]) -> list[Cell]:
-    """Those that `approach=s-tx`, `brokers=1,9` and the like let through."""
-    left = list(cells)
-    for choice in choices:
-        name, equals, wanted = choice.partition("=")
-        if not equals or not wanted:
-            raise ExperimentError(f"--only {choice}: write key=value, for example approach=s-tx")
-        if name not in AXES and name != "cell":
-            raise ExperimentError(f"--only {choice}: unknown key {name!r}; {yamlfile.nearest(name, AXES)}")
-        values = wanted.split(",")
-        known = {_text(cell, name) for cell in cells}
-        for value in values:
-            if value not in known:
-                raise ExperimentError(
-                    f"--only {choice}: no cell has {name} {value!r}; {yamlfile.nearest(value, sorted(known))}"
-                )
-        left = [cell for cell in left if _text(cell, name) in values]
-    if not left:
-        raise ExperimentError(f"an empty matrix: no cell has all of --only {' --only '.join(choices)}")
-    return left
-
-
-def _text(cell: Cell, name: str) -> str:
-    value = cell.id if name == "cell" else getattr(cell, name)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -16,8 +16,8 @@ __all__ = ["code", "git", "machine", "versions"]
 ROOT = Path(__file__).parents[1]
 
 RUNNER = (
-    "agent", "calibrate", "calibrations", "conduct", "crew", "drivers", "experiment", "needs", "nodefile",
-    "observer", "runner", "schedule", "site", "station", "topology",
+    "agent", "calibrate", "calibrations", "choice", "conduct", "crew", "drivers", "experiment", "needs",
+    "nodefile", "observer", "runner", "schedule", "site", "station", "topology",
 )  # fmt: skip
 """Modules of labctl that decide what is run and measured. A change of any other changes no result."""
 _PACKAGES = ("labctl", "msgspec", "uvloop")

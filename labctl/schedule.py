@@ -39,7 +39,7 @@ PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
         Profile("quick", 50, 1, 5, 200),
-        Profile("standard", 100, 5, 10, 200),
+        Profile("standard", 100, 5, 5, 200),
         Profile("paper", 1000, 5, 50, 1000),
     )
 }
@@ -110,21 +110,25 @@ _OWN_MS = 160.0
 """An approach that we do not know."""
 _BETWEEN_MS = 5.0
 """What one transaction and the next have between them."""
-_BROKER_S, _CLIENT_S = 0.2, 0.12
-"""Start and stop of a process on two cores."""
-_EVENTS_PER_S = 12_000
+_START_S, _BROKER_S, _CLIENT_S = 0.6, 0.12, 0.12
+"""Start, proof and stop of an overlay, and what each of its processes adds on two cores."""
+_EVENTS_PER_S = 15_000
 _SHARE = {1: 0.7, 3: 1.0, 5: 1.15, 9: 1.4}
 
 
 def estimate_s(cell: Cell, profile: Profile, disruption: Disruption, has_delay: bool = True) -> float:
     """Of one repetition."""
-    start_s = 1.5 + cell.brokers * _BROKER_S + len(drivers.clients(cell)) * _CLIENT_S
+    start_s = _start_s(cell)
     one_s = transaction_s(cell, has_delay)
     if cell.scenario == "disruption":
         rate = _EVENTS_PER_S * (disruption.open_share if cell.load == "open" else 1.0)
         work_s = disruption.rounds * (disruption.events / rate + disruption.instances * one_s)
         return start_s + work_s + (disruption.events / _EVENTS_PER_S)
     return start_s + (profile.transactions + profile.warm_up) * one_s / cell.in_flight
+
+
+def _start_s(cell: Cell) -> float:
+    return _START_S + cell.brokers * _BROKER_S + len(drivers.clients(cell)) * _CLIENT_S
 
 
 def transaction_s(cell: Cell, has_delay: bool = True) -> float:
@@ -137,7 +141,7 @@ def transaction_s(cell: Cell, has_delay: bool = True) -> float:
 
 def calibration_s(cell: Cell, profile: Profile, repetitions: int) -> float:
     """Three runs, each over all placements: what is needed, at the wait, and one step below."""
-    start_s = 1.5 + cell.brokers * _BROKER_S + len(drivers.clients(cell)) * _CLIENT_S
+    start_s = _start_s(cell)
     each_s = profile.calibration * transaction_s(cell) / (cell.in_flight * cell.copies)
     return 3 * (each_s + repetitions * start_s)
 

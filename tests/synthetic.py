@@ -12,10 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from labctl import topology
-from labctl.experiment import Cell
+from labctl import calibrations, topology
+from labctl.calibrate import CONFIDENCE, Attempt, Calibration, Outcome, upper_bound
+from labctl.experiment import Cell, Links
 from labctl.report import claims
 
 CLIENTS = ("E", "D", "A1", "A2")
@@ -41,6 +43,7 @@ COPIES: Mapping[str, float] = {"bl-wait": 1.5, "s-tx": 1.5, "d-tx": 8.0, "d-tx-n
 DROP: Mapping[str, float] = {"d-tx": 0.4, "d-tx-ni": 0.35, "s-tx": 0.0}
 RATE = 4000.0
 WINDOW_S = 0.1
+WAIT_MS = 100.0
 SIGMA = 0.1
 MESSAGES: Mapping[str, float] = {"bl-wait": 14, "d-tx": 50, "d-tx-ni": 50, "s-tx": 26}
 CODE = {"broker": "b" * 64, "client": "c" * 64, "runner": "d" * 64}
@@ -106,6 +109,8 @@ def write(root: Path, spec: Spec) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     (root / "run.json").write_text(json.dumps(_run(spec), indent=1))
     for cell in spec.cells:
+        if cell.waits:
+            _write_calibration(root, cell)
         for number in range(1, spec.repetitions + 1):
             write_repetition(root, spec, cell, number)
     return root
@@ -136,8 +141,19 @@ def _run(spec: Spec) -> dict[str, Any]:
         "git": {"commit": "0" * 40, "diff_sha256": None},
         "versions": {"python": "3.11.7"},
         "machine": {"cpus": 2, "model": "synthetic", "memory": 8 << 30, "kernel": "6.1", "python": "3.11.7"},
-        "calibrations": [],
+        "calibrations": [f"calibrations/{cell.id}.json" for cell in spec.cells if cell.waits],
     }
+
+
+def _write_calibration(root: Path, cell: Cell) -> None:
+    """As `labctl calibrate-wait` would have made it."""
+    late = Outcome(False, "late-subscription", "placement 1, copy 0, transaction 7")
+    runs = (Attempt(50.0, 7, 6, (late,)), Attempt(WAIT_MS, 200, 200))
+    made = Calibration(WAIT_MS, 50.0, 200, 50.0, upper_bound(0, 200), CONFIDENCE, runs)
+    setting = calibrations.Setting(cell, Links(), seed=1, repetitions=1, transactions=200)
+    path = root / "calibrations" / f"{cell.id}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(msgspec.json.encode(calibrations.describe(setting, made)))
 
 
 def write_repetition(root: Path, spec: Spec, cell: Cell, number: int) -> Path:
@@ -154,7 +170,7 @@ def write_repetition(root: Path, spec: Spec, cell: Cell, number: int) -> Path:
     document = {
         "cell": cell.id,
         "parameters": parameters(cell),
-        "wait_ms": 100.0 if cell.approach == "bl-wait" else None,
+        "wait_ms": WAIT_MS if cell.waits else None,
         "repetition": number,
         "seed": spec.seed * 1000 + number,
         "placement": placement,
@@ -171,11 +187,13 @@ def write_repetition(root: Path, spec: Spec, cell: Cell, number: int) -> Path:
     _write_history(target, cell, brokers, placement, transactions)
     if cell.scenario == "disruption":
         _lines(target / "rates.jsonl", _rates(spec, cell, random))
+        samples = ({"agent": "A1", "due_s": 100 + n, "latency_ms": 10.0 + n} for n in range(101))
+        _lines(target / "latencies.jsonl", samples)
     return target
 
 
 def _name(client: str, copy: int, cell: Cell) -> str:
-    return client if cell.copies == 1 else f"{client}.{copy}"
+    return client if cell.copies == 1 else f"{client}-{copy}"
 
 
 def _transactions(spec: Spec, cell: Cell, mean_s: float, random: Random) -> Iterator[dict[str, Any]]:

@@ -144,6 +144,8 @@ class Peer(Channel):
             "unacknowledged_messages": link.sent - link.sent_processed,
             "sent": link.sent,
             "received": link.processed,
+            "sent_bytes": link.sent_bytes,
+            "received_bytes": link.processed_bytes,
             "held": bool(self.waits_for),
             "waits_for": sorted(peer.hop for peer in self.waits_for),
             "stalled": self.stalled,

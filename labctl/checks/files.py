@@ -1,7 +1,8 @@
 """A result's folder: the histories of its brokers and clients, and the tables at its end, read into memory.
 
-Histories are `*.jsonl`, anywhere in the folder: what `broker.transport.history` writes. Tables are
-`tables/*.json`: a broker's status with its tables, as `labctl overlay status --dump --json` prints it.
+Histories are `*.jsonl`, below `history/` or, where there is no such folder, anywhere in it: what
+`broker.transport.history` writes. Tables are `tables/*.json`: a broker's status with its tables, as
+`labctl overlay status --dump --json` prints it.
 Within a file lines are in order; nothing is concluded from clocks.
 """
 
@@ -69,11 +70,17 @@ class Result(Struct):
             yield from (line for line in file.lines if is_kept(detail, line.name, line.fields))
 
 
+def repetitions(folder: Path) -> list[Path]:
+    """Of the result of an experiment, each with histories of its own; empty for any other folder."""
+    return [path.parent for path in sorted(folder.glob("cells/*/*/cell.json"))]
+
+
 def load(folder: Path) -> Result:
     if not folder.is_dir():
         raise ResultProblem(f"{folder} is no folder; a result is a folder with histories (*.jsonl)")
     gaps: list[str] = []
-    found = [_read(path, gaps) for path in sorted(folder.rglob("*.jsonl"))]
+    histories = folder / "history" if (folder / "history").is_dir() else folder
+    found = [_read(path, gaps) for path in sorted(histories.rglob("*.jsonl"))]
     files = [file for file in found if file is not None]
     if not files:
         raise ResultProblem(f"{folder} holds no history; brokers and clients write one if they are told to")

@@ -93,6 +93,8 @@ class Judgement(Struct, frozen=True):
     text: str
     figure: int | None
     verdict: Verdict
+    value: str
+    """Which of its values is told first: one that decides, and was measured if any was."""
     measured: float | None
     interval: tuple[float, float] | None
     paper: str
@@ -208,13 +210,15 @@ def judge(claim: Claim, cells: Mapping[str, Measured], resampler: Resampler) -> 
         for name, changes in claim.variants
         if (judged := _judge_variant(claim, changes, cells, resampler)) is not None
     )
-    first = next(value for value in values if value.decides)
-    telling = next((v for v in values if v.decides and v.verdict == verdict_of(values)), first)
+    deciding = [value for value in values if value.decides]
+    first = next((value for value in deciding if value.measured is not None), deciding[0])
+    telling = next((v for v in deciding if v.verdict == verdict_of(values)), first)
     return Judgement(
         claim.id,
         claim.text,
         claim.figure,
         verdict_of(values),
+        first.value,
         first.measured,
         first.interval,
         claim.paper,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from labctl.report.model import CellResult
+from labctl.report.model import CalibrationResult, CellResult
 
 REPETITIONS_MIN = 5
 LOOP_LAG_MS_MAX = 20.0
@@ -72,6 +72,16 @@ def _about_machine(cell: CellResult) -> list[str]:
     if lag > SEND_LAG_MS_MAX:
         found.append(f"the load generator was late by {lag:.0f} ms: the load was not what it should be")
     return found
+
+
+def of_waits(waits: Iterable[CalibrationResult], cells: Mapping[str, CellResult], processors: int) -> None:
+    """Adds to the warnings of the cells whose wait was found on a machine that had other things to do."""
+    for wait in waits:
+        if wait.cell in cells and (wait.load_average or 0.0) > processors:
+            cells[wait.cell].warnings.append(
+                f"its wait was calibrated at a load of {wait.load_average:.1f} on {processors} processors: "
+                "it may be longer than the overlay needs"
+            )
 
 
 def of_run(run: Mapping[str, Any], cells: Mapping[str, CellResult], problems: int) -> list[str]:

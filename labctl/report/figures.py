@@ -67,9 +67,10 @@ def draw(report: Report) -> list[Figure]:
     """Those for which there is something to show."""
     # A backend without a display, chosen here and not by the environment.
     mpl.use("Agg")
-    makers = (_base, _overlay, _concurrency, _clients, _disruption, _consolidation)
+    makers = (_base, _overlay, _concurrency, _clients, _disruption)
     with mpl.rc_context(_STYLE):
-        return [figure for make in makers if (figure := make(report)) is not None]
+        drawn = [*(make(report) for make in makers), *_others(report)]
+        return [figure for figure in drawn if figure is not None]
 
 
 def _base(report: Report) -> Figure | None:
@@ -77,9 +78,36 @@ def _base(report: Report) -> Figure | None:
     return _bars("figure-5", "Figure 5: dispatching on three brokers, one transaction at a time", cells)
 
 
-def _consolidation(report: Report) -> Figure | None:
-    cells = report.experiment(scenario="consolidation", brokers=3, in_flight=1, copies=1)
-    return _bars("consolidation", "Consolidation on three brokers, one transaction at a time", cells)
+def _others(report: Report) -> list[Figure | None]:
+    """Consolidation, and scenarios of one's own: all their cells."""
+    names = dict.fromkeys(cell.parameters["scenario"] for cell in report.cells.values())
+    figures = []
+    for name in names:
+        if name not in ("dispatching", "disruption"):
+            cells = report.experiment(scenario=name)
+            title = f"{name.rpartition('.')[2].capitalize()}{_where(cells)}"
+            figures.append(_bars(name.replace(".", "-"), title, cells))
+    return figures
+
+
+_SIZES = {"brokers": "brokers", "in_flight": "in flight", "copies": "copies"}
+
+
+def _where(cells: Sequence[CellResult]) -> str:
+    """What all of them have in common, for a title."""
+    first = cells[0].parameters
+    words = [
+        f"{first[name]} {word}"
+        for name, word in _SIZES.items()
+        if first[name] != 1 and all(cell.parameters[name] == first[name] for cell in cells)
+    ]
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _apart(cell: CellResult, cells: Sequence[CellResult]) -> str:
+    """What tells one of them from the others besides the approach."""
+    varying = [n for n in _SIZES if any(c.parameters[n] != cell.parameters[n] for c in cells)]
+    return "".join(f", {cell.parameters[name]} {_SIZES[name]}" for name in varying)
 
 
 def _overlay(report: Report) -> Figure | None:
@@ -109,7 +137,7 @@ def _bars(name: str, title: str, cells: Sequence[CellResult]) -> Figure | None:
         for place, cell in enumerate(shown):
             _bar(axis, place, cell, cell.estimates.get(column))
             _dots(axis, place, [r.values[column] for r in cell.repetitions if column in r.values])
-        axis.set_yticks(range(len(shown)), [cell.label for cell in shown])
+        axis.set_yticks(range(len(shown)), [cell.label + _apart(cell, shown) for cell in shown])
         axis.set_xlabel(label)
         axis.margins(x=0.18)
     axes[0].invert_yaxis()

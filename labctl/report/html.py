@@ -41,15 +41,17 @@ def page(report: Report, figures: Sequence[Figure]) -> str:
         edges=edges,
         style=(_FOLDER / "page.css").read_text(),
         rule=RULE,
+        absent=[judgement for judgement in report.judgements if not judgement.is_measured],
         tally=tally(report),
         links=links(report),
     )
 
 
 def tally(report: Report) -> dict[str, int]:
-    found = {"holds": 0, "does not hold": 0, "inconclusive": 0}
+    """Verdicts; claims of which the result has no cell are inconclusive too, and are told apart."""
+    found = {"holds": 0, "does not hold": 0, "inconclusive": 0, "not measured": 0}
     for judgement in report.judgements:
-        found[judgement.verdict] += 1
+        found[judgement.verdict if judgement.is_measured else "not measured"] += 1
     return found
 
 

@@ -7,6 +7,8 @@ alone show what was left out. `Tables` gives the rest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _PLACE = r"cells/([^/]+)/(\d+)/(?:[^/]+/)?([^/]+)\.jsonl?$"
 CORRUPT_FILES_NAMED = 20
 CORRUPT_LINES_NAMED = 3
+WRITERS = 4
+"""Tables that are written at the same time."""
 
 
 class Problem(Struct, frozen=True):
@@ -43,17 +47,23 @@ class Tables:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.spark = spark
         self.path = path
-        self.names: list[str] = []
+        self._schemas: dict[str, StructType] = {}
 
-    def write(self, name: str, frame: DataFrame) -> None:
+    def write(self, **frames: DataFrame) -> None:
+        """Several at a time: planning one and carrying out another do not keep each other waiting."""
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(self._write, frames, frames.values()))
+
+    def _write(self, name: str, frame: DataFrame) -> None:
         frame.write.mode("overwrite").parquet(self.where(name))
-        self.names.append(name)
+        self._schemas[name] = frame.schema
 
     def where(self, name: str) -> str:
         return folder.join(self.path, f"{name}.parquet")
 
     def raw(self, name: str) -> DataFrame:
-        return self.spark.read.parquet(self.where(name))
+        # With its schema: Spark would run a job to find it in the files.
+        return self.spark.read.schema(self._schemas[name]).parquet(self.where(name))
 
     def read(self, name: str) -> DataFrame:
         """Only rows that are what they should be."""
@@ -62,15 +72,17 @@ class Tables:
 
 
 def ingest(root: str, tables: Tables, found: Iterable[Repetition]) -> None:
-    """transactions, rates, history, vitals, cells, messages."""
+    """transactions, rates, latencies of regular events, history, vitals, cells, messages."""
     spark = tables.spark
     present = {_kind(file) for repetition in found for file in repetition.files}
     lines = {
         "transactions": ("transactions.jsonl", schemas.TRANSACTIONS),
         "rates": ("rates.jsonl", schemas.RATES),
+        "latencies": ("latencies.jsonl", schemas.LATENCIES),
         "history": ("history/*.jsonl", schemas.HISTORY),
         "nodes": ("nodes/*.jsonl", schemas.VITALS),
     }
+    frames: dict[str, DataFrame] = {}
     for name, (pattern, schema) in lines.items():
         if name in present:
             frame = read_lines(spark, folder.join(root, "cells/*/*", pattern), schema, schemas.REQUIRED[name])
@@ -78,20 +90,18 @@ def ingest(root: str, tables: Tables, found: Iterable[Repetition]) -> None:
             frame = _nothing(spark, schema)
         if name == "nodes":
             frame = frame.where((F.col("event") == "vitals") | F.col(CORRUPT).isNotNull()).drop("event")
-        tables.write("vitals" if name == "nodes" else name, frame)
-    tables.write("cells", read_cells(_documents(spark, root, "cell.json", present)))
-    tables.write("messages", read_messages(_documents(spark, root, "messages.json", present)))
+        frames["vitals" if name == "nodes" else name] = frame
+    frames["cells"] = read_cells(_documents(spark, root, "cell.json", present))
+    frames["messages"] = read_messages(_documents(spark, root, "messages.json", present))
     dumps = _documents(spark, root, "tables/*.json" if "tables" in present else "", present)
-    tables.write(
-        "dumps",
-        dumps.select(
-            "cell",
-            "repetition",
-            F.regexp_extract("file", _PLACE, 3).alias("node"),
-            F.col("value").alias("text"),
-        ),
+    frames["dumps"] = dumps.select(
+        "cell",
+        "repetition",
+        F.regexp_extract("file", _PLACE, 3).alias("node"),
+        F.col("value").alias("text"),
     )
-    tables.write("deliveries", deliveries(tables.read("history")))
+    tables.write(**frames)
+    tables.write(deliveries=deliveries(tables.read("history")))
 
 
 def _kind(file: str) -> str:
@@ -211,14 +221,19 @@ def deliveries(history: DataFrame) -> DataFrame:
 
 def corrupt_lines(tables: Tables, root: str) -> list[Problem]:
     """Every file with lines that cannot be used: how many, and the first of them by number."""
-    problems: list[Problem] = []
-    for name in ("transactions", "rates", "history", "vitals", "cells", "messages"):
-        bad = tables.raw(name).where(F.col(CORRUPT).isNotNull())
-        counts = bad.groupBy("file").agg(F.count("*").alias("lines"), F.min(CORRUPT).alias("text"))
-        for row in counts.orderBy("file").limit(CORRUPT_FILES_NAMED + 1).collect():
-            if len(problems) == CORRUPT_FILES_NAMED:
-                return [*problems, Problem(name, "more files have corrupt lines; see the column 'corrupt'")]
-            problems.append(_corrupt(tables.spark, root, row["file"], row["lines"], row["text"]))
+    names = ("transactions", "rates", "latencies", "history", "vitals", "cells", "messages")
+    bad = [tables.raw(name).where(F.col(CORRUPT).isNotNull()).select("file", CORRUPT) for name in names]
+    counts = (
+        reduce(lambda one, other: one.unionByName(other), bad)
+        .groupBy("file")
+        .agg(F.count("*").alias("lines"), F.min(CORRUPT).alias("text"))
+        .orderBy("file")
+        .limit(CORRUPT_FILES_NAMED + 1)
+        .collect()
+    )
+    problems = [_corrupt(tables.spark, root, *row) for row in counts[:CORRUPT_FILES_NAMED]]
+    if len(counts) > len(problems):
+        problems.append(Problem("tables", "more files have corrupt lines; see the column 'corrupt'"))
     return problems
 
 

@@ -142,6 +142,21 @@ class Point(Struct, frozen=True):
     transaction: bool
 
 
+class CalibrationResult(Struct, frozen=True):
+    """A wait of BL-WAIT, and why it is believed."""
+
+    cell: str
+    wait_ms: float
+    step_ms: float
+    correct: int
+    failed_at_ms: float | None
+    failure_rate_upper_bound: float
+    runs: int
+    fault: str
+    """The first one of the run that failed one step below."""
+    load_average: float | None
+
+
 class Report(Struct):
     path: str
     run: dict[str, Any]
@@ -153,6 +168,7 @@ class Report(Struct):
     warnings: tuple[str, ...]
     """Of the whole run: why not to believe it."""
     provenance: dict[str, Any]
+    calibrations: tuple[CalibrationResult, ...] = ()
 
     def experiment(self, **wanted: Any) -> list[CellResult]:
         """Cells whose parameters are these, in the paper's order of approaches."""

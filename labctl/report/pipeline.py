@@ -22,12 +22,12 @@ from labctl.report.model import (
     measured,
     worst,
 )
-from labctl.report.provenance import describe
+from labctl.report.provenance import calibrations, describe
 from labctl.report.stats import Resampler
 from labctl.report.transforms import latency, nodes, rates
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 Key = tuple[str, int]
 Say = Callable[[str], None]
@@ -69,10 +69,12 @@ def analyse(spark: SparkSession, root: str, output: str, claims_file: Path, say:
     say(STEPS[3])
     check(tables, cells)
     say(STEPS[4])
+    waits, unread = calibrations(root, run, spark)
     resampler = Resampler(int(run.get("seed") or 0))
     results = _cells(tables, run, cells, resampler)
     for cell in results.values():
         cell.warnings = doubts.of_cell(cell)
+    doubts.of_waits(waits, results, int((run.get("machine") or {}).get("cpus") or 1))
     usable = {name: measured(cell) for name, cell in results.items()}
     return Report(
         path=root,
@@ -80,9 +82,10 @@ def analyse(spark: SparkSession, root: str, output: str, claims_file: Path, say:
         cells=results,
         judgements=tuple(claims.judge(claim, usable, resampler) for claim in listed),
         curves=_curves(tables),
-        problems=tuple(str(problem) for problem in problems),
-        warnings=tuple(doubts.of_run(run, results, len(problems))),
+        problems=(*map(str, problems), *unread),
+        warnings=tuple(doubts.of_run(run, results, len(problems) + len(unread))),
         provenance=describe(spark, run, claims_file, time.monotonic() - started),
+        calibrations=tuple(waits),
     )
 
 
@@ -94,22 +97,24 @@ def _window_s(run: Mapping[str, Any]) -> float:
 def summarise(tables: Tables, window_s: float) -> None:
     """Everything that is smaller than the logs, each in a table of its own."""
     counted = latency.counted(tables.read("transactions"))
-    tables.write("repetitions", _repetitions(tables, counted, window_s))
-    tables.write("latencies", latency.by_cell(counted))
-    tables.write("histograms", latency.histogram(counted))
-    tables.write("node_vitals", nodes.vitals(tables.read("vitals")))
     whole = rates.windows(tables.read("rates"), window_s)
-    tables.write("curves", rates.curves(whole, window_s))
+    tables.write(
+        repetitions=_repetitions(tables, counted, whole),
+        percentiles=latency.by_cell(counted),
+        histograms=latency.histogram(counted),
+        node_vitals=nodes.vitals(tables.read("vitals")),
+        curves=rates.curves(whole, window_s),
+    )
 
 
-def _repetitions(tables: Tables, counted: DataFrame, window_s: float) -> DataFrame:
+def _repetitions(tables: Tables, counted: DataFrame, whole: DataFrame) -> DataFrame:
     key = ["cell", "repetition"]
     by_repetition = latency.by_repetition(counted)
-    whole = rates.windows(tables.read("rates"), window_s)
     return (
         by_repetition.join(latency.throughput(counted), key, "left")
         .join(nodes.traffic(tables.read("messages"), by_repetition), key, "left")
         .join(rates.drops(whole), key, "left")
+        .join(rates.event_latency(tables.read("latencies")), key, "left")
     )
 
 
@@ -124,7 +129,7 @@ def check(tables: Tables, cells: Mapping[Key, Mapping[str, Any]]) -> None:
     width = max(1, min(len(brokers), CHECK_ROUNDS * parallel))
     from_histories = verdicts.check(tables.read("history"), tables.read("dumps"), brokers, width)
     seen = verdicts.routing(tables.read("repetitions"), tables.read("cells"))
-    tables.write("verdicts", from_histories.unionByName(seen).coalesce(width))
+    tables.write(verdicts=from_histories.unionByName(seen).coalesce(width))
 
 
 def _cells(
@@ -132,15 +137,15 @@ def _cells(
 ) -> dict[str, CellResult]:
     rows = {(r["cell"], r["repetition"]): r.asDict(True) for r in tables.read("repetitions").collect()}
     answers: dict[Key, list[PropertyVerdict]] = {}
-    for r in tables.read("verdicts").orderBy("cell", "repetition", "property").collect():
+    for r in _sorted(tables, "verdicts", "cell", "repetition", "property"):
         verdict = PropertyVerdict(*(r[n] for n in PropertyVerdict.__struct_fields__))
         answers.setdefault((r["cell"], r["repetition"]), []).append(verdict)
-    pooled = {r["cell"]: r.asDict() for r in tables.read("latencies").collect()}
+    pooled = {r["cell"]: r.asDict() for r in tables.read("percentiles").collect()}
     bins: dict[str, list[Bin]] = {}
-    for r in tables.read("histograms").orderBy("cell", "bin").collect():
+    for r in _sorted(tables, "histograms", "cell", "bin"):
         bins.setdefault(r["cell"], []).append(Bin(r["low_ms"], r["transactions"]))
     vitals: dict[str, list[NodeVitals]] = {}
-    for r in tables.read("node_vitals").orderBy("cell", "node").collect():
+    for r in _sorted(tables, "node_vitals", "cell", "node"):
         vitals.setdefault(r["cell"], []).append(_vitals(r.asDict()))
     wanted = {cell["id"]: int(cell.get("repetitions") or 0) for cell in run.get("cells", ())}
     results = {}
@@ -163,6 +168,11 @@ def _cells(
             nodes=tuple(vitals.get(name, ())),
         )
     return results
+
+
+def _sorted(tables: Tables, name: str, *columns: str) -> list[Row]:
+    """A small table; in order here, because Spark would need two more jobs for it."""
+    return sorted(tables.read(name).collect(), key=lambda row: [row[column] for column in columns])
 
 
 def _parameters(cell: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,6 +218,8 @@ _METRICS = (
     "drop",
     "variation",
     "rate",
+    "event_p50_ms",
+    "event_p99_ms",
 )
 
 
@@ -224,6 +236,6 @@ def _vitals(row: Mapping[str, Any]) -> NodeVitals:
 
 def _curves(tables: Tables) -> dict[str, tuple[Point, ...]]:
     found: dict[str, list[Point]] = {}
-    for r in tables.read("curves").orderBy("cell", "point").collect():
+    for r in _sorted(tables, "curves", "cell", "point"):
         found.setdefault(r["cell"], []).append(Point(r["time_s"], r["rate"], bool(r["transaction"])))
     return {cell: tuple(points) for cell, points in found.items()}

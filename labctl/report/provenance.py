@@ -10,12 +10,50 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from labctl.report import folder
+from labctl.report.model import CalibrationResult
 from labctl.report.stats import CONFIDENCE, DRAWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PACKAGES = ("labctl", "pyspark", "pyarrow", "matplotlib")
+
+
+def calibrations(
+    root: str, run: Mapping[str, Any], spark: SparkSession
+) -> tuple[list[CalibrationResult], list[str]]:
+    """The waits that the result was made with, and what could not be read of them."""
+    found: list[CalibrationResult] = []
+    problems: list[str] = []
+    for name in run.get("calibrations") or ():
+        text = folder.read_text(folder.join(root, name), spark)
+        if text is None:
+            problems.append(f"{name}: missing")
+            continue
+        try:
+            found.append(_calibration(Path(name).stem, msgspec.json.decode(text)))
+        except (msgspec.DecodeError, KeyError, TypeError) as error:
+            problems.append(f"{name}: not the calibration that it should be ({error})")
+    return found, problems
+
+
+def _calibration(cell: str, artefact: Mapping[str, Any]) -> CalibrationResult:
+    below = [run for run in artefact["runs"] if run["wait_ms"] == artefact["failed_at_ms"]]
+    faults = [fault for run in below for fault in run["faults"]]
+    return CalibrationResult(
+        cell=cell,
+        wait_ms=artefact["wait_ms"],
+        step_ms=artefact["step_ms"],
+        correct=artefact["correct"],
+        failed_at_ms=artefact["failed_at_ms"],
+        failure_rate_upper_bound=artefact["failure_rate_upper_bound"],
+        runs=len(artefact["runs"]),
+        fault=f"{faults[0]['fault']} ({faults[0]['label']})" if faults else "",
+        load_average=artefact.get("load_average"),
+    )
 
 
 def describe(

@@ -39,6 +39,7 @@ TRANSACTIONS = _struct(
     fault=TEXT,
 )
 RATES = _struct(agent=TEXT, window=WHOLE, start_s=REAL, events=WHOLE, transaction=FLAG, send_lag_ms=REAL)
+LATENCIES = _struct(agent=TEXT, due_s=REAL, latency_ms=REAL)
 HISTORY = _struct(node=TEXT, number=WHOLE, time=REAL, name=TEXT, fields=TEXT)
 VITALS = _struct(
     t=WHOLE, node=TEXT, event=TEXT, cpu_percent=REAL, cpu_s=REAL, rss_bytes=WHOLE, loop_lag_ms_max=REAL
@@ -47,6 +48,7 @@ VITALS = _struct(
 REQUIRED = {
     "transactions": ("number", "start_s", "outcome"),
     "rates": ("agent", "window", "events", "transaction"),
+    "latencies": ("due_s", "latency_ms"),
     "history": ("node", "number", "time", "name", "fields"),
     "nodes": ("event",),
 }

@@ -33,6 +33,8 @@ METRICS: Mapping[str, str] = {
     "drop": "drop",
     "variation": "variation",
     "rate": "rate",
+    "event_p50": "event_p50_ms",
+    "event_p99": "event_p99_ms",
 }
 """Words of the expressions, and the column of a repetition that each means."""
 ABOUT = 1.5

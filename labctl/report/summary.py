@@ -20,6 +20,7 @@ def document(report: Report, outputs: dict[str, Any]) -> dict[str, Any]:
         "rule": RULE,
         "claims": [claim(judgement) for judgement in report.judgements],
         "cells": [cell(each) for each in report.cells.values()],
+        "calibrations": report.calibrations,
         "problems": report.problems,
         "warnings": report.warnings,
         "provenance": report.provenance,
@@ -53,6 +54,8 @@ def cell(result: CellResult) -> dict[str, Any]:
         "bytes": _estimate(result.estimates.get("bytes")),
         "drop": _estimate(result.estimates.get("drop")),
         "variation": _estimate(result.estimates.get("variation")),
+        "event_p50_ms": _estimate(result.estimates.get("event_p50_ms")),
+        "event_p99_ms": _estimate(result.estimates.get("event_p99_ms")),
         "nodes": result.nodes,
         "by_repetition": [
             {"repetition": r.number, "verdict": r.answer, "wait_ms": r.wait_ms, **r.counts, **r.values}

@@ -49,9 +49,13 @@ def show(out: Output, report: Report) -> None:
 def show_doubts(out: Output, report: Report) -> None:
     for text in report.warnings:
         out.say(f"warning: {text}")
+    same: dict[str, list[str]] = {}
     for cell in report.cells.values():
         for text in cell.warnings:
-            out.say(f"warning: {cell.id}: {text}")
+            same.setdefault(text, []).append(cell.id)
+    for text, cells in same.items():
+        whose = cells[0] if len(cells) == 1 else f"{len(cells)} of {len(report.cells)} cells"
+        out.say(f"warning: {whose}: {text}")
     for text in report.problems[:PROBLEMS_SHOWN]:
         out.say(f"input: {text}")
     if len(report.problems) > PROBLEMS_SHOWN:

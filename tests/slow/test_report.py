@@ -214,6 +214,23 @@ def test_an_invalid_cell_is_shown_as_invalid_and_averaged_nowhere(matrix: Any) -
     assert exit_code(report) == 1
 
 
+def test_waits_stand_there_with_what_they_prove(matrix: Any) -> None:
+    report, document, root = matrix
+    found = {each.cell: each for each in report.calibrations}
+    assert set(found) == {cell.id for cell in report.cells.values() if cell.approach == "bl-wait"}
+    wait = found[WAIT.id]
+    assert (wait.wait_ms, wait.failed_at_ms, wait.correct) == (synthetic.WAIT_MS, 50.0, 200)
+    assert "late-subscription" in wait.fault
+    assert len(document["calibrations"]) == len(found)
+    assert "Calibrations of BL-WAIT" in (root / "report" / "report.html").read_text()
+
+
+def test_regular_events_have_latencies_of_their_own(matrix: Any) -> None:
+    cell = matrix[0].cells["disruption-s-tx-b3-k1-c1"]
+    assert cell.estimates["event_p50_ms"].value == pytest.approx(60)
+    assert cell.estimates["event_p99_ms"].value == pytest.approx(109)
+
+
 def test_all_outputs_are_there(matrix: Any) -> None:
     _, document, root = matrix
     paths = document["outputs"]

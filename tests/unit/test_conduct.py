@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labctl import calibrations, conduct, provenance, results, runner
-from labctl.calibrate import Calibration
+from labctl.calibrate import Calibration, CalibrationFailed
 from labctl.calibrations import Setting, Stale
 from labctl.conduct import Choices, GaveUp, Order
 from labctl.crew import CrewError
@@ -226,7 +226,7 @@ def test_other_code_is_refused_by_a_resume(tmp_path: Path, monkeypatch: pytest.M
     what = order("approach=s-tx", "stalls=false")
     carried_out(tmp_path, what)
     code = provenance.code()
-    monkeypatch.setattr(provenance, "code", lambda *_: {**code, "client": "other"})
+    monkeypatch.setattr(provenance, "code", lambda modules: {**code, "client": "other"})
     with pytest.raises(ResumeRefused, match="the code of the client"):
         conduct.resume(tmp_path, what)
 
@@ -256,6 +256,20 @@ def test_a_wait_is_calibrated_once_and_used_everywhere(
     )
 
 
+def test_a_cell_that_cannot_be_calibrated_is_left_out_and_the_others_are_run(
+    tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(*_: object) -> Calibration:
+        raise CalibrationFailed("no wait was enough")
+
+    monkeypatch.setattr(calibrations, "make", make)
+    what = order("approach=bl-wait,s-tx", "stalls=false", "step_ms=50,None", repeat=1)
+    folder = conduct.begin(tmp_path, what)
+    report = conduct.carry_out(tmp_path, folder, what, Nowhere(), Silent())
+    assert report.failed == ("dispatching-bl-wait-b3-k1-c1 #1",)
+    assert {job.unit.cell.approach for job in run.jobs} == {"s-tx"}
+
+
 def test_approaches_that_do_not_wait_need_no_calibration(
     tmp_path: Path, run: Runner, made: list[Setting]
 ) -> None:
@@ -271,7 +285,9 @@ def test_a_stale_calibration_is_refused_and_made_anew_only_on_request(
     what = order("approach=bl-wait", "stalls=false", "step_ms=50")
     carried_out(tmp_path, what)
     before = getattr(provenance, change)()
-    monkeypatch.setattr(provenance, change, lambda *_: {**before, "broker": "other", "model": "another"})
+    monkeypatch.setattr(
+        provenance, change, lambda *modules: {**before, "broker": "other", "model": "another"}
+    )
     folder = conduct.begin(tmp_path, what)
     with pytest.raises(Stale, match="does not hold any more"):
         conduct.carry_out(tmp_path, folder, what, Nowhere(), Silent())

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from labctl import experiment
-from labctl.experiment import Cell, ExperimentError, Links, cells_of, find, load, names, only
+from labctl.choice import cells_of, modules, only
+from labctl.experiment import Cell, ExperimentError, Links, find, load, names
 
 MATRIX = """matrix:
   scenario: dispatching
@@ -37,12 +38,58 @@ def test_the_papers_experiments_are_there() -> None:
 
 
 def test_base_shows_bl_wait_with_both_steps_with_and_without_stalls() -> None:
-    assert [each for each in ids("base") if "bl-wait" in each] == [
+    assert sorted(each for each in ids("base") if "bl-wait" in each) == [
         "dispatching-bl-wait-b3-k1-c1",
         "dispatching-bl-wait-b3-k1-c1-stalls",
         "dispatching-bl-wait-b3-k1-c1-step1",
         "dispatching-bl-wait-b3-k1-c1-step1-stalls",
     ]
+
+
+def test_a_list_of_matrices_has_the_cells_of_all_each_once(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "matrix:\n"
+        "  - {scenario: dispatching, approach: [d-tx, s-tx]}\n"
+        "  - {scenario: dispatching, approach: s-tx, brokers: [3, 9]}\n"
+    )
+    assert [cell.id for cell in load(path).cells] == [
+        "dispatching-d-tx-b3-k1-c1",
+        "dispatching-s-tx-b3-k1-c1",
+        "dispatching-s-tx-b9-k1-c1",
+    ]
+    path.write_text("matrix: []\n")
+    with pytest.raises(ExperimentError, match=r"two\.yaml, line 1: an empty matrix"):
+        load(path)
+
+
+def test_modules_of_others_are_scenarios_and_approaches_by_their_dotted_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "eager.py").write_text("async def carry_out(coordinator, attempt): ...\n")
+    path = tmp_path / "own.yaml"
+    path.write_text("matrix: {scenario: dispatching, approach: theirs.eager}\n")
+    experiment = load(path)
+    assert [cell.id for cell in experiment.cells] == ["dispatching-theirs.eager-b3-k1-c1"]
+    assert [module.__name__ for module in modules(experiment.cells)] == ["theirs.eager"]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "complaint"),
+    [
+        ("{scenario: json.decoder, approach: d-tx}", "is no scenario: it has no function cast and no role"),
+        ("{scenario: no.such, approach: d-tx}", "the scenario 'no.such' cannot be imported"),
+        ("{scenario: dispatching, approach: json.decoder}", "is no approach: it has no function carry_out"),
+    ],
+)
+def test_a_module_that_is_none_of_it_is_refused(tmp_path: Path, matrix: str, complaint: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(f"matrix: {matrix}\n")
+    with pytest.raises(ExperimentError, match=complaint):
+        load(path)
 
 
 def test_a_step_means_nothing_to_other_approaches_and_does_not_double_their_cells() -> None:

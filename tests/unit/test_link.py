@@ -114,3 +114,18 @@ def test_a_gap_or_a_repetition_is_an_error() -> None:
 def test_an_acknowledgement_of_what_was_never_sent_is_an_error() -> None:
     with pytest.raises(WireError, match="cannot have been processed"):
         Link().accept(1, 5, 0)
+
+
+def test_it_counts_the_bytes_of_messages_once_each_way() -> None:
+    pair = Pair(1 << 20)
+    here, there = pair.ends
+    texts = [message(number) for number in (1, 2, 300)]
+    for text in texts:
+        here.push(text)
+    frame = here.take()
+    assert frame is not None
+    there.accept(1, 0, len(texts))
+    there.done(len(texts), sum(map(len, texts)))
+    assert here.sent_bytes == there.processed_bytes == sum(map(len, texts))
+    here.resume(0)
+    assert here.sent_bytes == sum(map(len, texts)), "what is sent again on a new connection is no new message"

@@ -11,9 +11,17 @@ import pytest
 from labctl.exits import OUTCOME_UNKNOWN, USAGE, LabError
 from labctl.report import cost, folder, session
 from labctl.report.compare import compare
-from labctl.report.doubts import of_cell, of_run
+from labctl.report.doubts import of_cell, of_run, of_waits
 from labctl.report.html import number, sparkline
-from labctl.report.model import Bin, CellResult, NodeVitals, RepetitionResult, Report, estimates_of
+from labctl.report.model import (
+    Bin,
+    CalibrationResult,
+    CellResult,
+    NodeVitals,
+    RepetitionResult,
+    Report,
+    estimates_of,
+)
 from labctl.report.stats import Resampler
 
 
@@ -228,3 +236,11 @@ def test_a_distribution_has_its_highest_bar_where_most_transactions_are() -> Non
     drawn = sparkline((Bin(10.0, 1), Bin(100.0, 4)), (10.0, 1000.0), "#000")
     assert drawn.count("<rect") == 2
     assert 'x="90.0" y="0.0"' in drawn
+
+
+@pytest.mark.parametrize(("load", "warnings"), [(0.7, 0), (2.5, 1), (None, 0)])
+def test_a_wait_that_was_found_on_a_busy_machine_is_doubted(load: float | None, warnings: int) -> None:
+    one = cell([1.0])
+    wait = CalibrationResult(one.id, 100.0, 50.0, 200, 50.0, 0.015, 3, "", load)
+    of_waits([wait], {one.id: one}, processors=2)
+    assert len(one.warnings) == warnings

@@ -56,7 +56,7 @@ def test_a_dry_run_tells_cells_processes_and_time_and_leaves_nothing(tmp_path: P
 def test_a_dry_run_of_all_counts_shared_cells_once() -> None:
     found = document("run", "experiment", "all", "--dry-run")
     ids = [cell["id"] for cell in found["cells"]]
-    assert len(ids) == len(set(ids)) == 74
+    assert len(ids) == len(set(ids)) == 72
 
 
 def test_the_number_of_repetitions_and_the_choice_of_cells_show_in_a_dry_run() -> None:

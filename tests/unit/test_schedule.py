@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.experiment import Cell, Disruption, cells_of, find
+from labctl.choice import cells_of
+from labctl.experiment import Cell, Disruption, find
 from labctl.schedule import PROFILES, Pace, estimate_s, placement, seed_of, units
 
 CELL = Cell("dispatching", "s-tx")

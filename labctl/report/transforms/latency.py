@@ -84,5 +84,6 @@ def histogram(transactions: DataFrame) -> DataFrame:
         bins.groupBy("cell", "bin")
         .agg(F.count("*").alias("transactions"))
         .withColumn("low_ms", F.pow(F.lit(BIN_RATIO), F.col("bin")))
-        .orderBy("cell", "bin")
+        .coalesce(1)
+        .sortWithinPartitions("cell", "bin")
     )

@@ -33,5 +33,6 @@ def vitals(samples: DataFrame) -> DataFrame:
             F.max("loop_lag_ms_max").alias("loop_lag_ms_max"),
             F.max("rss_bytes").alias("rss_bytes_max"),
         )
-        .orderBy("cell", "node")
+        .coalesce(1)
+        .sortWithinPartitions("cell", "node")
     )

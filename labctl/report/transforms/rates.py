@@ -42,6 +42,18 @@ def drops(whole: DataFrame) -> DataFrame:
     ).withColumn("variation", F.when(F.col("rate") > 0, F.col("rate_deviation") / F.col("rate")))
 
 
+def event_latency(samples: DataFrame) -> DataFrame:
+    """By repetition: how long sampled regular events took, from the time at which they were to leave."""
+    values = F.percentile("latency_ms", [0.5, 0.99])
+    found = samples.groupBy("cell", "repetition").agg(values.alias("shares"))
+    return found.select(
+        "cell",
+        "repetition",
+        F.col("shares")[0].alias("event_p50_ms"),
+        F.col("shares")[1].alias("event_p99_ms"),
+    )
+
+
 def curves(whole: DataFrame, window_s: float, points_max: int = POINTS_MAX) -> DataFrame:
     """The rate over time in the first repetition of every cell, thinned to what a figure can show."""
     first = whole.withColumn("chosen", F.min("repetition").over(Window.partitionBy("cell")))
@@ -56,5 +68,6 @@ def curves(whole: DataFrame, window_s: float, points_max: int = POINTS_MAX) -> D
             F.avg("rate").alias("rate"),
             F.max("transaction").alias("transaction"),
         )
-        .orderBy("cell", "point")
+        .coalesce(1)
+        .sortWithinPartitions("cell", "point")
     )
