@@ -79,6 +79,8 @@ class Released(Struct, frozen=True):
     deleted: tuple[Resource, ...] = ()
     left: tuple[Resource, ...] = ()
     """Not seen to be gone; the lab's folder stays until this is empty."""
+    untouched: tuple[Resource, ...] = ()
+    """Looks like the lab's, but was not made by it."""
 
 
 class Provider(Protocol):

@@ -1,0 +1,160 @@
+"""The connection to a cloud, and what its errors mean in plain words.
+
+openstacksdk is loaded here, when a cloud is needed: it takes a second. Its proxies are typed loosely on
+purpose; what we read from them goes into types of our own at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from labctl.testbeds.provider import ProviderError
+from labctl.testbeds.testbed import OpenStackOptions, Testbed
+
+if TYPE_CHECKING:
+    import openstack
+
+COMPUTE_MICROVERSION = "2.52"
+"""The first in which a server is tagged in the request that creates it; it has soft anti-affinity, too."""
+
+
+class Refused(ProviderError):
+    """The cloud's answer is certain: nothing was done."""
+
+
+class Conflict(Refused):
+    """Not now: the thing is in use, or in the middle of something."""
+
+
+class Cloud:
+    """One cloud as one user of one project."""
+
+    def __init__(self, connection: openstack.connection.Connection, name: str) -> None:
+        self.name = name
+        self._connection = connection
+        with plainly(self, "log in"):
+            connection.authorize()
+            # Made here once: the proxies are made when first asked for, which threads must not do at once.
+            self.compute: Any = connection.compute
+            self.network: Any = connection.network
+            self.image: Any = connection.image
+            self.project: str = str(connection.current_project_id)
+
+    @property
+    def auth_url(self) -> str:
+        return str(self._connection.config.config.get("auth", {}).get("auth_url", ""))
+
+    @property
+    def user(self) -> str:
+        auth = self._connection.config.config.get("auth", {})
+        return str(auth.get("username") or auth.get("user_id") or "this user")
+
+    def own_address(self) -> str:
+        """The address from which this machine talks to the cloud; no packet is sent."""
+        url = urlsplit(self.auth_url)
+        family, _, _, _, there = socket.getaddrinfo(url.hostname, url.port or 443, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(there)
+            return str(probe.getsockname()[0])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def open_cloud(testbed: Testbed) -> Cloud:
+    """Find the cloud in clouds.yaml or the environment, and log in."""
+    import openstack
+    from openstack import exceptions
+
+    assert isinstance(testbed.options, OpenStackOptions)
+    wanted = testbed.options.cloud or os.environ.get("OS_CLOUD", "")
+    try:
+        loader = openstack.config.OpenStackConfig()
+        region = loader.get_one(cloud=wanted or None, compute_default_microversion=COMPUTE_MICROVERSION)
+        region.config["api_timeout"] = testbed.timeouts.request_s
+        connection = openstack.connection.Connection(config=region)
+    except exceptions.ConfigException as error:
+        known = sorted(str(name) for name in loader.get_cloud_names() if name != "envvars")
+        raise ProviderError(_no_such_cloud(wanted, known, str(error))) from None
+    return Cloud(connection, wanted or "of the environment")
+
+
+def _no_such_cloud(wanted: str, known: list[str], said: str) -> str:
+    if not wanted:
+        hint = f"it knows {', '.join(known)}" if known else "there is no clouds.yaml"
+        return f"which cloud? Name one with --cloud, OS_CLOUD or in the testbed file; {hint}"
+    if wanted in known:
+        return f"the cloud {wanted!r} cannot be used as clouds.yaml describes it: {said}"
+    hint = f"it has {', '.join(known)}" if known else "no clouds.yaml was found"
+    return f"clouds.yaml has no cloud {wanted!r}; {hint}"
+
+
+@contextmanager
+def plainly(cloud: Cloud, doing: str) -> Iterator[None]:
+    """Whatever goes wrong in a request becomes one sentence about what was being done.
+
+    `Refused` where the cloud has answered no; a plain `ProviderError` where it is unknown what it did.
+    """
+    import requests
+    from keystoneauth1 import exceptions as auth_errors
+    from openstack import exceptions
+
+    try:
+        yield
+    except exceptions.HttpException as error:
+        raise _answered(cloud, doing, error.status_code or 0, str(error.details or error)) from None
+    except (auth_errors.Unauthorized, auth_errors.MissingRequiredOptions) as error:
+        raise _denied(cloud, str(error)) from None
+    except auth_errors.HttpError as error:
+        raise _answered(cloud, doing, error.http_status, str(error)) from None
+    except (auth_errors.ConnectFailure, auth_errors.SSLError) as error:
+        raise ProviderError(_unreachable(cloud, doing, str(error))) from None
+    except (exceptions.SDKException, auth_errors.ClientException, requests.RequestException) as error:
+        # The library wraps some of the above into its own error, and leaves only the text.
+        raise _by_text(cloud, doing, str(error)) from None
+
+
+def _answered(cloud: Cloud, doing: str, status: int, said: str) -> ProviderError:
+    said = _one_line(said)
+    if status == 401:
+        return _denied(cloud, said)
+    if "uota" in said:
+        return Refused(f"quota exceeded, cannot {doing}: {said}; delete something or ask for a higher quota")
+    if status == 403:
+        return Refused(f"{cloud.user} may not {doing} in the cloud {cloud.name}: {said}")
+    if status == 409:
+        return Conflict(f"cannot {doing}: {said}")
+    if 400 <= status < 500:
+        return Refused(f"the cloud {cloud.name} refuses to {doing}: {said}")
+    return ProviderError(f"the cloud {cloud.name} failed to {doing} (HTTP {status}): {said}")
+
+
+def _denied(cloud: Cloud, said: str) -> ProviderError:
+    return Refused(
+        f"the cloud {cloud.name} does not let {cloud.user} in: wrong user name, password or project; check "
+        f"clouds.yaml ({_one_line(said)})"
+    )
+
+
+def _by_text(cloud: Cloud, doing: str, said: str) -> ProviderError:
+    if "HTTP 401" in said or "requires authentication" in said:
+        return _denied(cloud, said)
+    if "Unable to establish connection" in said:
+        return ProviderError(_unreachable(cloud, doing, said))
+    return ProviderError(f"cannot {doing} in the cloud {cloud.name}: {_one_line(said)}")
+
+
+def _unreachable(cloud: Cloud, doing: str, said: str) -> str:
+    match = re.search(r"connection to (\S+?):? ", said)
+    where = match[1] if match else cloud.auth_url
+    return f"cannot {doing}: the cloud {cloud.name} does not answer at {where}; is the address right, and is there a network?"
+
+
+def _one_line(said: str) -> str:
+    return " ".join(said.split())[:300].rstrip(".")
