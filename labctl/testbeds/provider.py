@@ -108,6 +108,8 @@ class Provider(Protocol):
 
 
 MODULES: dict[Kind, str] = {
+    "netns": "labctl.testbeds.netns.provider",
+    "hosts": "labctl.testbeds.hosts",
     "openstack": "labctl.testbeds.openstack.provider",
 }
 """Where `connect(testbed: Testbed) -> Provider` is found. A new provider needs a line here, a kind and

@@ -28,9 +28,9 @@ class Size(Struct, frozen=True):
 
 def size_of_experiment(name: str) -> Size:
     """How many hosts the largest cell of an experiment wants: the one place that has to know."""
-    from labctl import drivers, experiment
+    from labctl import choice, drivers, experiment
 
-    cells = list(experiment.cells_of(experiment.find(name)))
+    cells = list(choice.cells_of(experiment.find(name)))
     return Size(max(cell.brokers for cell in cells), max(len(drivers.clients(cell)) for cell in cells))
 
 

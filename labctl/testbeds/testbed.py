@@ -158,11 +158,14 @@ DEFAULT_OPTIONS: dict[Kind, Options] = {
 }
 
 
+DEFAULT_USERS: dict[Kind, str] = {"local": "", "netns": "root", "hosts": "debian", "openstack": "debian"}
+
+
 def resolve(word: str) -> Testbed:
     """`--testbed`: a kind, with all defaults, or the path of a file."""
     for kind in KINDS:
         if word == kind:
-            return Testbed(kind, DEFAULT_OPTIONS[kind])
+            return Testbed(kind, DEFAULT_OPTIONS[kind], user=DEFAULT_USERS[kind])
     path = Path(word)
     if path.suffix not in {".yaml", ".yml"} and not path.exists():
         raise TestbedError(f"{word!r} is neither a file nor a kind of testbed; {nearest(word, KINDS)}")
@@ -180,7 +183,7 @@ def load(path: Path) -> Testbed:
     parts = document.mapping(["provider", *_COMMON, *readers])
     options = structs.replace(DEFAULT_OPTIONS[kind], **_read(parts, readers))
     common = _read(parts, _COMMON)
-    testbed = structs.replace(Testbed(kind, options), **common)
+    testbed = structs.replace(Testbed(kind, options, user=DEFAULT_USERS[kind]), **common)
     if problem := contradiction(testbed):
         raise document.error(problem)
     return testbed
