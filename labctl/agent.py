@@ -304,19 +304,36 @@ async def serve(state: Path, silence_s: float | None) -> int:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    work: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    worker = asyncio.create_task(_in_order(agent, work, reader))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, reader.feed_eof)
     try:
         while agent.stays and (line := await asyncio.wait_for(reader.readline(), silence_s)):
-            await agent.take(json.loads(line))
+            request = json.loads(line)
+            if request["do"] == "ping":  # answered at once, whatever else takes its time
+                await agent.take(request)
+            else:
+                work.put_nowait(request)
     except TimeoutError:
         sys.stderr.write(f"no word from labctl for {silence_s:g} s\n")
     finally:
         if not agent.stays:
             # Not in order: that would end all children, too.
             os._exit(0)
+        worker.cancel()
         await agent.end()
+    with contextlib.suppress(asyncio.CancelledError):
+        await worker
     return 0
+
+
+async def _in_order(agent: Agent, work: asyncio.Queue[dict[str, Any]], reader: asyncio.StreamReader) -> None:
+    try:
+        while agent.stays:
+            await agent.take(await work.get())
+    finally:
+        reader.feed_eof()
 
 
 def pack(folder: Path) -> int:

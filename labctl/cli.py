@@ -18,6 +18,7 @@ from labctl import (
     bench_cli,
     check_cli,
     doctor,
+    lab_cli,
     overlay_cli,
     report_cli,
     run_cli,
@@ -70,6 +71,8 @@ app.command(
 )(testbed_cli.provision)
 app.command("status", epilog="Example: labctl status --json | jq '.hosts[] | .address'")(testbed_cli.status)
 app.command("destroy", epilog="Example: labctl destroy --lab default --yes")(testbed_cli.destroy)
+app.command("ssh", epilog="Example: labctl ssh broker-1 -- uptime")(lab_cli.ssh)
+app.command("logs", epilog="Example: labctl logs broker-1 b1 --lines 50")(lab_cli.logs)
 app.command("gc", epilog="Example: labctl gc --dry-run")(testbed_cli.gc)
 
 

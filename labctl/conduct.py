@@ -61,6 +61,17 @@ class Order(Struct, frozen=True):
     def units(self) -> list[Unit]:
         return schedule.units(self.cells, self.repetitions, self.seed)
 
+    def job(self, unit: Unit, wait_ms: float | None = None) -> Job:
+        return Job(
+            unit=unit,
+            transactions=self.profile.transactions,
+            warm_up=self.profile.warm_up,
+            links=self.links,
+            wait_ms=wait_ms,
+            disruption=self.disruption,
+            profile=self.profile.name,
+        )
+
     def setting(self, cell: Cell, procedure: Procedure = "needs") -> Setting:
         return Setting(
             cell, self.links, self.seed, self.repetitions, self.profile.calibration, procedure, self.where
@@ -233,16 +244,7 @@ def _one(
     folder: Folder, what: Order, unit: Unit, wait_ms: float | None, site: Site, view: View, keep: bool
 ) -> Ran:
     staged = folder.start(*unit.key)
-    job = Job(
-        unit=unit,
-        transactions=what.profile.transactions,
-        warm_up=what.profile.warm_up,
-        links=what.links,
-        wait_ms=wait_ms,
-        disruption=what.disruption,
-        profile=what.profile.name,
-    )
-    ran = runner.run(job, staged, site, view.progress, keep)
+    ran = runner.run(what.job(unit, wait_ms), staged, site, view.progress, keep)
     folder.finish(staged, *unit.key)
     return ran
 

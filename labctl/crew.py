@@ -12,7 +12,8 @@ import queue
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 from labctl import drivers, launch, nodefile, overlay_state
 from labctl.exits import LabError
@@ -20,6 +21,7 @@ from labctl.observer import OBSERVER, Observer
 from labctl.site import Post, Site
 from labctl.station import REQUEST_S, Answer, Ended, HostLost, Lost, News, Said
 from labctl.topology import Topology
+from playbooks import start
 
 FOLDERS = ("history", "nodes", "tables", "rates")
 START_S = 20.0
@@ -84,7 +86,6 @@ class Crew:
         self._clients = tuple(clients)
         self._places = site.place(self._brokers, [client.name for client in clients])
         self._posts = list({post.name: post for post in self._places.values()}.values())
-        self._workplace = site.workplace(folder)
         self._faults: list[LabError] = []
         """Told by `check`, the first one first."""
         self._lines: list[tuple[Member, drivers.Line]] = []
@@ -95,26 +96,27 @@ class Crew:
         """An empty place for files on every host."""
         for name in FOLDERS:
             (self.folder / name).mkdir(exist_ok=True)
-        where = str(self._workplace)
-        answers = [p.station.ask("begin", folder=where, folders=FOLDERS) for p in self._posts]
+        answers = [p.station.ask("begin", folder=self._at(p), folders=FOLDERS) for p in self._posts]
         for answer in answers:
             answer.get()
+
+    def _at(self, post: Post) -> str:
+        return str(self._site.workplace(self.folder, post))
 
     # Brokers
 
     def start_brokers(self, tree: Topology, history_detail: str) -> dict[str, str]:
         """Their addresses, when every broker answers and every link stands."""
         addresses = self._free_addresses(tree.brokers)
-        common = nodefile.Common(
-            history_folder=str(self._workplace / "history"), history_detail=history_detail
-        )
+        common = nodefile.Common(history_detail=history_detail)
         self._observer = self._start_observer()
         starting = []
         for node in nodefile.plan(tree, addresses, common):
             post = self._places[node.id]
-            config = self._workplace / "nodes" / f"{node.id}.toml"
-            starting.append(post.station.ask("write", path=str(config), text=nodefile.emit(node)))
-            command = [*post.python, "-m", "broker", "--config", str(config)]
+            there = replace(node, common=replace(common, history_folder=f"{self._at(post)}/history"))
+            config = f"{self._at(post)}/nodes/{node.id}.toml"
+            starting.append(post.station.ask("write", path=config, text=nodefile.emit(there)))
+            command = start.broker(post.python, config)
             starting.append(self._start(node.id, command, post, f"nodes/{node.id}.jsonl"))
         for answer in starting:
             answer.get()
@@ -137,8 +139,7 @@ class Crew:
 
     def _start_observer(self) -> Observer:
         post = self._places[self._brokers[0]]
-        command = [*post.python, "-m", "client.observer"]
-        self._start(OBSERVER, command, post, None, talks=True).get()
+        self._start(OBSERVER, start.observer(post.python), post, None, talks=True).get()
         return Observer(post, self._until_observed)
 
     def _wait_until_linked(self, tree: Topology, addresses: Mapping[str, str]) -> None:
@@ -157,7 +158,7 @@ class Crew:
 
     def start_client(self, client: drivers.Client, given: drivers.Given, address: str) -> None:
         post = self._places[client.name]
-        command = drivers.command(given, client, address, self._workplace, post.python)
+        command = drivers.command(given, client, address, PurePosixPath(self._at(post)), post.python)
         self._start(
             client.name,
             command,
@@ -227,7 +228,7 @@ class Crew:
             "start",
             name=name,
             command=command,
-            folder=str(self._workplace),
+            folder=self._at(post),
             out=out,
             err=f"nodes/{name}.err",
             talks=talks,

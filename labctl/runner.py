@@ -79,7 +79,7 @@ def run(
 ) -> Ran:
     """Into an empty folder. Unless it is to be kept as it is when it fails, nothing runs afterwards."""
     began, started = time.monotonic(), results.now()
-    tree, given = _tree(job), _given(job)
+    tree, given = _tree(job), given_to_clients(job)
     cast = drivers.cast(given.cell)
     watch(Progress("starting brokers"))
     with _crew(site, folder, tree, cast, keep_on_failure) as crew:
@@ -148,7 +148,7 @@ def _tree(job: Job) -> Topology:
     )
 
 
-def _given(job: Job) -> Given:
+def given_to_clients(job: Job) -> Given:
     cell = job.unit.cell
     is_disruption = cell.scenario == "disruption"
     transactions = job.disruption.rounds * job.disruption.instances if is_disruption else job.transactions

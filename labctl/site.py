@@ -50,8 +50,8 @@ class Site(Protocol):
     def place(self, brokers: Sequence[str], clients: Sequence[str]) -> dict[str, Post]:
         """Who goes where; raises when there are too few hosts."""
 
-    def workplace(self, folder: Path) -> PurePosixPath:
-        """Where, on the hosts, the files of a repetition are that belongs in `folder`."""
+    def workplace(self, folder: Path, post: Post) -> PurePosixPath:
+        """Where, on a host, the files of a repetition are that belongs in `folder`."""
 
     def gather(self, folder: Path, clear: bool) -> list[str]:
         """Bring what is there into `folder`, and clear it away; a sentence for each host that could not give it."""
@@ -131,7 +131,7 @@ class Local:
     def place(self, brokers: Sequence[str], clients: Sequence[str]) -> dict[str, Post]:
         return dict.fromkeys((*brokers, *clients), self.posts[0])
 
-    def workplace(self, folder: Path) -> PurePosixPath:
+    def workplace(self, folder: Path, post: Post) -> PurePosixPath:
         return PurePosixPath(folder.resolve())
 
     def gather(self, folder: Path, clear: bool) -> list[str]:

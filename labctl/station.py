@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -90,6 +91,8 @@ class Station:
         self.why = ""
         self.left: list[str] = []
         """What an earlier run had left on the host, and was stopped."""
+        self.heard_at = time.monotonic()
+        """When it last said anything."""
         self._pipe = pipe
         self._inbox = inbox
         self._waiting: dict[int, Answer] = {}
@@ -128,6 +131,7 @@ class Station:
     def _read(self) -> None:
         rest = b""
         while block := self._receive():
+            self.heard_at = time.monotonic()
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:
                 self._take(line)

@@ -66,7 +66,7 @@ class Nowhere:
     def place(self, brokers: Sequence[str], clients: Sequence[str]) -> dict[str, Post]:
         raise NotImplementedError
 
-    def workplace(self, folder: Path) -> PurePosixPath:
+    def workplace(self, folder: Path, post: Post) -> PurePosixPath:
         raise NotImplementedError
 
     def gather(self, folder: Path, clear: bool) -> list[str]:
