@@ -338,9 +338,13 @@ async def _in_order(agent: Agent, work: asyncio.Queue[dict[str, Any]], reader: a
 
 def pack(folder: Path) -> int:
     """The folder as a compressed archive on standard output."""
+    import gzip
     import tarfile
 
-    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz", compresslevel=1) as archive:
+    with (
+        gzip.GzipFile(fileobj=sys.stdout.buffer, mode="wb", compresslevel=1) as packed,
+        tarfile.open(fileobj=packed, mode="w|") as archive,
+    ):
         if folder.is_dir():
             archive.add(folder, arcname=".")
     return 0

@@ -106,16 +106,22 @@ def _crew(
     """Whatever happens, logs are brought home; what could not be is written beside them."""
     site.recover()
     crew = Crew(site, folder, tree.brokers, cast)
-    left = False
     try:
         crew.begin()
         yield crew
-    except LabError:
-        left = keep_on_failure
+    except BaseException as error:
+        left = keep_on_failure and isinstance(error, LabError)
+        _note(folder, crew.leave() if left else crew.stop())
         raise
-    finally:
-        if problems := crew.leave() if left else crew.stop():
-            (folder / "not-collected.txt").write_text("\n".join(problems) + "\n", encoding="utf-8")
+    problems = crew.stop()
+    _note(folder, problems)
+    if problems:
+        raise CrewError(f"not everything could be stopped and collected: {'; '.join(problems)}")
+
+
+def _note(folder: Path, problems: Sequence[str]) -> None:
+    if problems:
+        (folder / "not-collected.txt").write_text("\n".join(problems) + "\n", encoding="utf-8")
 
 
 Usage = dict[str, dict[str, float]]
