@@ -16,13 +16,19 @@ from playbooks.steps import Playbook, PlaybookError, Run, Target, shell
 
 RECEIVE = """
 import errno, hashlib, os, shutil, sys, tarfile
-bundles, digest, offset = sys.argv[1], sys.argv[2], int(sys.argv[3])
-place = os.path.join(bundles, digest)
-part, fresh = place + ".part", place + ".new"
-try:
+bundles = sys.argv[1]
+
+def take(digest, offset, size):
+    place = os.path.join(bundles, digest)
+    part, fresh = place + ".part", place + ".new"
     with open(part, "ab") as file:
         file.truncate(offset)
-        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 18)
+        while offset < size:
+            block = sys.stdin.buffer.read(min(size - offset, 1 << 18))
+            if not block:
+                sys.exit("the transfer was cut off; deploy again, and it goes on")
+            file.write(block)
+            offset += len(block)
     with open(part, "rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != digest:
@@ -33,10 +39,16 @@ try:
         archive.extractall(fresh)
     os.rename(fresh, place)
     os.unlink(part)
+
+try:
+    for word in sys.argv[2:]:
+        digest, offset, size = word.split(":")
+        take(digest, int(offset), int(size))
 except OSError as error:
-    shutil.rmtree(fresh, ignore_errors=True)
+    for name in os.listdir(bundles):
+        if name.endswith(".new"):
+            shutil.rmtree(os.path.join(bundles, name), ignore_errors=True)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        os.path.exists(part) and os.unlink(part)
         sys.exit("the disk is full")
     raise
 """
@@ -72,23 +84,30 @@ def deploy(target: Target, found: Found, bundles: Sequence[Bundle]) -> Playbook[
             f"the disk of {target.name} is full: {need / 1e6:.1f} MB are needed at {found.root} and "
             f"{found.free_bytes / 1e6:.1f} MB are free; make room there"
         )
-    for bundle in missing:
-        offset = min(dict(found.parts).get(bundle.digest, 0), len(bundle.content))
-        words = [f"{found.root}/bundles", bundle.digest, str(offset)]
-        result = yield Run(
-            shell([target.python, "-c", RECEIVE, *words]),
-            why=f"bring the bundle {bundle.kind}, {len(bundle.content) / 1e6:.1f} MB",
-            sends=bundle.content[offset:],
-            shows=shell([target.python, "-c", "...", *words]) + f" < {bundle.kind}.tar.gz",
-            may_fail=True,
-            is_transfer=True,
-        )
-        if result.code:
-            raise PlaybookError(
-                f"{target.name} could not take the bundle {bundle.kind} at {found.root}: {result.last_words}"
-            )
+    if missing:
+        yield from _bring(target, found, missing)
     return Deployed(
         found.root,
         tuple(f"{found.root}/bundles/{bundle.digest}" for bundle in bundles),
         tuple(bundle.kind for bundle in missing),
     )
+
+
+def _bring(target: Target, found: Found, missing: Sequence[Bundle]) -> Playbook[None]:
+    """All in one go, each from where an earlier transfer was cut off."""
+    parts = dict(found.parts)
+    offsets = {bundle.digest: min(parts.get(bundle.digest, 0), len(bundle.content)) for bundle in missing}
+    words = [f"{each.digest}:{offsets[each.digest]}:{len(each.content)}" for each in missing]
+    kinds = " and ".join(bundle.kind for bundle in missing)
+    sends = b"".join(bundle.content[offsets[bundle.digest] :] for bundle in missing)
+    where = f"{found.root}/bundles"
+    result = yield Run(
+        shell([target.python, "-ISc", RECEIVE, where, *words]),
+        why=f"bring {kinds}, {len(sends) / 1e6:.1f} MB",
+        sends=sends,
+        shows=shell([target.python, "-ISc", "...", where, *words]) + " < bundles",
+        may_fail=True,
+        is_transfer=True,
+    )
+    if result.code:
+        raise PlaybookError(f"{target.name} could not take {kinds} at {found.root}: {result.last_words}")

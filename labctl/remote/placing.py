@@ -32,3 +32,15 @@ def _spread(lab: Lab, hosts: Sequence[Host], nodes: Sequence[str], role: Role, p
             f"provision --lab {lab.name} --{role}s {len(nodes)}`, or put several on one host with --pack"
         )
     return dict(zip(nodes, cycle(fit or hosts), strict=False))
+
+
+def tournament(names: Sequence[str]) -> list[list[tuple[str, str]]]:
+    """Rounds in which all meet all, each only one at a time: so that nobody disturbs another's measurement."""
+    ring: list[str | None] = [*names, *([None] if len(names) % 2 else [])]
+    rounds = []
+    for _ in range(len(ring) - 1):
+        half = len(ring) // 2
+        met = zip(ring[:half], reversed(ring[half:]), strict=True)
+        rounds.append([(a, b) for a, b in met if a is not None and b is not None])
+        ring = [ring[0], ring[-1], *ring[1:-1]]
+    return rounds

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from labctl.exits import LabError
 from labctl.remote import deploy
-from labctl.remote.placing import place
+from labctl.remote.placing import place, tournament
 from labctl.remote.play import Player, target
 from labctl.remote.ssh import Connections, HostKeyChanged, Say
 from labctl.site import Post, SiteError
@@ -145,19 +145,25 @@ class LabSite:
         return Post(host.name, station, [where.python], host.inside or host.address)
 
     def _look(self) -> dict[str, Any]:
-        """Facts of every host, and how far each is from each."""
+        """Facts of every host, and how far brokers are from each other and from clients."""
         stations = [post.station for post in self.posts]
         facts = [answer["facts"] for answer in ask_all(stations, "facts")]
         ports = {
             post.name: (post.address, post.station.ask("echo", address=post.address)) for post in self.posts
         }
         places = {name: [address, answer.get()["port"]] for name, (address, answer) in ports.items()}
-        round_trips = {}
-        for post in self.posts:  # one after the other: together they would measure each other
-            others = {name: place for name, place in places.items() if name != post.name}
-            limit_s = self._timeouts.command_s
-            answer = post.station.ask("round_trips", targets=others, rounds=ROUND_TRIPS)
-            round_trips[post.name] = answer.get(limit_s)["ms"]
+        round_trips: dict[str, dict[str, float | None]] = {post.name: {} for post in self.posts}
+        posts = {post.name: post for post in self.posts}
+        for pairs in tournament(list(posts)):
+            answers = [
+                (a, b, posts[a].station.ask("round_trips", targets={b: places[b]}, rounds=ROUND_TRIPS))
+                for a, b in pairs
+                # Clients do not speak with each other, and the kernel's table of neighbours is small.
+                if "broker" in {self._hosts[a].role, self._hosts[b].role}
+            ]
+            for a, b, answer in answers:
+                round_trips[a] |= answer.get(self._timeouts.command_s)["ms"]
+                round_trips[b][a] = round_trips[a][b]
         return {
             "hosts": {
                 post.name: {**self._known(post.name), **fact}
