@@ -99,11 +99,11 @@ def _bring(target: Target, found: Found, missing: Sequence[Bundle]) -> Playbook[
     offsets = {bundle.digest: min(parts.get(bundle.digest, 0), len(bundle.content)) for bundle in missing}
     words = [f"{each.digest}:{offsets[each.digest]}:{len(each.content)}" for each in missing]
     kinds = " and ".join(bundle.kind for bundle in missing)
-    sends = b"".join(bundle.content[offsets[bundle.digest] :] for bundle in missing)
+    sends = tuple(memoryview(bundle.content)[offsets[bundle.digest] :] for bundle in missing)
     where = f"{found.root}/bundles"
     result = yield Run(
         shell([target.python, "-ISc", RECEIVE, where, *words]),
-        why=f"bring {kinds}, {len(sends) / 1e6:.1f} MB",
+        why=f"bring {kinds}, {sum(map(len, sends)) / 1e6:.1f} MB",
         sends=sends,
         shows=shell([target.python, "-ISc", "...", where, *words]) + " < bundles",
         may_fail=True,

@@ -31,8 +31,8 @@ class Run:
 
     command: str
     why: str
-    sends: bytes = b""
-    """Its standard input."""
+    sends: tuple[memoryview, ...] = ()
+    """Its standard input, in pieces; not copied for each host."""
     shows: str = ""
     """For a dry run, when the command itself is too long to read."""
     may_fail: bool = False

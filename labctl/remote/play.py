@@ -180,7 +180,7 @@ class Player:
 class _Sender(threading.Thread):
     """Feeds a command while its output is read: it may say why it does not want more."""
 
-    def __init__(self, channel: paramiko.Channel, data: bytes) -> None:
+    def __init__(self, channel: paramiko.Channel, data: Sequence[memoryview]) -> None:
         super().__init__(name="sender", daemon=True)
         self._channel = channel
         self._data = data
@@ -190,10 +190,11 @@ class _Sender(threading.Thread):
             channel.shutdown_write()
 
     def run(self) -> None:
-        view = memoryview(self._data)
         try:
-            while view:
-                view = view[self._channel.send(bytes(view[:BLOCK_BYTES])) :]
+            for view in self._data:
+                sent = 0
+                while sent < len(view):
+                    sent += self._channel.send(bytes(view[sent : sent + BLOCK_BYTES]))
             self._channel.shutdown_write()
         except OSError:
             # The command has ended early; its last words tell why.

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from msgspec import structs
 
+from labctl import processes
 from labctl.doctor import Check
+from labctl.processes import Process
 from labctl.testbeds import reach
 from labctl.testbeds.journal import Entry
 from labctl.testbeds.lab import Host, Lab
@@ -181,12 +183,12 @@ class Namespaces:
         command = commands.start_host(
             plot, program("sshd") or "sshd", files, _home_of(host.user), f"{lab.name}-{host.name}"
         )
-        self._machine.start(command, files / "sshd.log")
+        first = self._machine.start(command, files / "sshd.log")
         with self._writing:
             store.journal.made(entry, plot.namespace)
         host = structs.replace(host, provider_id=plot.namespace)
         report(host.name, "waiting for sshd")
-        return self._wait(host, files / "sshd.log")
+        return self._wait(host, first, files / "sshd.log")
 
     def _files(self, store: Store, host: Host, plot: Plot) -> Path:
         """What sshd reads, and an empty home."""
@@ -202,11 +204,10 @@ class Namespaces:
         (files / "host_key").chmod(0o600)
         return files
 
-    def _wait(self, host: Host, log: Path) -> Host:
+    def _wait(self, host: Host, first: Process | None, log: Path) -> Host:
         deadline = time.monotonic() + self._testbed.timeouts.boot_s
         while not self._answers(host):
-            inhabited = self._machine.inhabitants(host.provider_id)
-            if not inhabited or time.monotonic() > deadline:
+            if not _runs(first) or time.monotonic() > deadline:
                 lines = log.read_text(errors="replace").strip().splitlines()
                 said = lines[-1] if lines else "it said nothing"
                 return structs.replace(host, state="failed", detail=f"its sshd does not answer: {said}")
@@ -253,6 +254,11 @@ class Namespaces:
 def _name(entry: Entry) -> str:
     make = commands.bridge_name if entry.kind == BRIDGE else commands.namespace_name
     return make(entry.mark)
+
+
+def _runs(process: Process | None) -> bool:
+    now = process and processes.look(process.pid)
+    return now is not None and process is not None and now.started == process.started and bool(now.arguments)
 
 
 def _home_of(user: str) -> str:
