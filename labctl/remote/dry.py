@@ -10,6 +10,7 @@ from labctl.output import Output
 from labctl.remote.deploy import Shelf
 from labctl.remote.placing import place
 from labctl.remote.play import in_words, target, words
+from labctl.remote.site import agent_silence_s
 from labctl.testbeds.lab import Host, Lab
 from labctl.testbeds.store import Store
 from labctl.topology import standard
@@ -45,8 +46,11 @@ def commands(lab: Lab, what: Order, pack: bool) -> dict[str, list[str]]:
         more, deployed = words(deploy(where, there, shelf.for_host(there)))
         assert deployed is not None
         deployments[host.name] = deployed
-        silence_s = 12 * lab.testbed.timeouts.keepalive_s
-        found[host.name] = [*lines, *more, *_first(start.agent(where, deployed, silence_s))]
+        found[host.name] = [
+            *lines,
+            *more,
+            *_first(start.agent(where, deployed, agent_silence_s(lab.testbed.timeouts))),
+        ]
     for cell in what.cells:
         unit = next(unit for unit in what.units() if unit.cell == cell)
         _cell(found, lab, what.job(unit), pack)

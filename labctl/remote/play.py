@@ -129,7 +129,10 @@ class Player:
                 said = b"".join(_blocks(channel.recv_stderr)).decode(errors="replace").strip()
                 words = said.splitlines()[-1] if said else str(error)
                 raise PlayError(f"{host.name}, {step.why}: {words}") from None
-        return Result()
+            for _ in _blocks(channel.recv):  # what fills the archive's last block
+                pass
+            code = channel.recv_exit_status()
+        return Result(code)
 
     @contextmanager
     def _session(self, host: Host, command: str, limit_s: float, why: str) -> Iterator[paramiko.Channel]:

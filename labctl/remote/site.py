@@ -21,6 +21,7 @@ from labctl.site import Post, SiteError
 from labctl.station import HostLost, News, Station, ask_all
 from labctl.testbeds.lab import Host, Lab
 from labctl.testbeds.store import Store
+from labctl.testbeds.timeouts import Timeouts
 from playbooks import collect, start
 from playbooks.deploy import Deployed
 from playbooks.steps import Playbook
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 ROUND_TRIPS = 7
 MISSED_MAX = 3
 """Signs of life that a host may owe us before it counts as lost."""
+
+
+def agent_silence_s(timeouts: Timeouts) -> float:
+    """After which an agent takes us for dead; later than we take it for dead."""
+    return 2 * MISSED_MAX * timeouts.keepalive_s
 
 
 class _Channel:
@@ -132,9 +138,8 @@ class LabSite:
 
     def _post(self, host: Host) -> Post:
         deployed = self._deployed[host.name]
-        silence_s = 4 * MISSED_MAX * self._timeouts.keepalive_s
         where = target(self._lab, host)
-        playbook = start.agent(where, deployed, silence_s)
+        playbook = start.agent(where, deployed, agent_silence_s(self._timeouts))
         line = _Channel(self._player.attach(host, playbook), self._timeouts.command_s)
         station = Station(host.name, line, self.inbox)
         try:
