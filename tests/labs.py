@@ -99,7 +99,7 @@ class Command:
         lab = self.lab()
         for each in lab["hosts"]:
             if each["name"] == host:
-                each |= changes
+                each.update(changes)
         self.lab_file().write_text(json.dumps(lab))
 
     @property

@@ -62,7 +62,7 @@ def remove_link(name: str) -> Command:
 
 def make_namespace(plot: Plot, bridge: str) -> list[Command]:
     inside = ["ip", "-n", plot.namespace]
-    peer = ["peer", "name", "eth0", "netns", plot.namespace]
+    peer = ["peer", "name", "eth0", "address", hardware_address(plot.address), "netns", plot.namespace]
     return [
         ["ip", "netns", "add", plot.namespace],
         ["ip", "link", "add", plot.outside, "type", "veth", *peer],
@@ -71,6 +71,12 @@ def make_namespace(plot: Plot, bridge: str) -> list[Command]:
         [*inside, "link", "set", "eth0", "up"],
         [*inside, "link", "set", "lo", "up"],
     ]
+
+
+def hardware_address(address: str) -> str:
+    """Always the same for an address: whoever has spoken with a host finds the one that replaces it."""
+    packed = ipaddress.ip_address(address).packed[-4:]
+    return ":".join(f"{byte:02x}" for byte in (0x02, 0x4C, *packed))
 
 
 def remove_namespace(name: str) -> Command:
