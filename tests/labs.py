@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,7 @@ class Command:
     def __init__(self, folder: Path, cidr: str) -> None:
         self.folder = folder
         self.testbed = folder / "testbed.yaml"
-        self.testbed.write_text(
-            f"provider: netns\ncidr: {cidr}\ntimeouts: {{keepalive_s: 2, connect_s: 5, boot_s: 60}}\n"
-        )
+        self.testbed.write_text(f"provider: netns\ncidr: {cidr}\ntimeouts: {{boot_s: 60}}\n")
         self.experiment = folder / "tiny.yaml"
         self.experiment.write_text(TINY)
         self.environment = {
@@ -101,6 +100,19 @@ class Command:
             if each["name"] == host:
                 each.update(changes)
         self.lab_file().write_text(json.dumps(lab))
+
+    @contextmanager
+    def timeouts(self, **changes: float) -> Iterator[None]:
+        """Others than the testbed's, for the length of a block."""
+        lab = self.lab()
+        usual = lab["testbed"]["timeouts"]
+        try:
+            lab["testbed"]["timeouts"] = {**usual, **changes}
+            self.lab_file().write_text(json.dumps(lab))
+            yield
+        finally:
+            lab["testbed"]["timeouts"] = usual
+            self.lab_file().write_text(json.dumps(lab))
 
     @property
     def result(self) -> Path:
