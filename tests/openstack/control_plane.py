@@ -259,7 +259,7 @@ def _compute(plane: ControlPlane, services: Services) -> None:
 def _content(plane: ControlPlane, _services: Services) -> None:
     (plane.folder / "ports.json").write_text(json.dumps(plane.places.ports))
     admin = plane.connect("admin")
-    seed.flavors_image_and_public_network(admin, plane.folder)
+    seed.flavors_image_and_public_network(admin)
     seed.raise_quota(admin)
 
 

@@ -120,16 +120,16 @@ def test_a_provision_after_a_kill_completes_the_lab_and_creates_nothing_twice(
         done = provision(user, proxy)
         assert done.code == 0, done.stderr
         assert proxy.changes == []
-    made = inventory(control_plane)
-    assert {kind: len(things - before.get(kind, set())) for kind, things in made.items()} == {
-        "network": 1,
-        "subnet": 1,
-        "security-group": 1,
-        "server-group": 1,
-        "server": 2,
-        "port": 2,
-    }
-    assert destroy(user).code == 0
+        made = inventory(control_plane)
+        assert {kind: len(things - before.get(kind, set())) for kind, things in made.items()} == {
+            "network": 1,
+            "subnet": 1,
+            "security-group": 1,
+            "server-group": 1,
+            "server": 2,
+            "port": 2,
+        }
+        assert destroy(user).code == 0
     assert inventory(control_plane) == before
 
 

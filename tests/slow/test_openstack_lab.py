@@ -6,9 +6,7 @@ Nova's hypervisor is the fake one, so that machines do not run; all that labctl 
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,7 +197,7 @@ def test_a_lab_past_its_lifetime_is_collected_and_others_are_not(
     size = ("--lab", "old", "--brokers", "1", "--clients", "0")
     assert small.labctl("provision", "--testbed", small.bed(placement="any"), *size).code == 0
     assert small.labctl("gc", "--dry-run", "--json").json["labs"] == []
-    _let_expire(small, "old")
+    small.let_expire("old")
     refused = small.labctl("provision", "--lab", "old", "--json")
     assert refused.code == 2
     assert "lifetime" in refused.stderr
@@ -207,10 +205,3 @@ def test_a_lab_past_its_lifetime_is_collected_and_others_are_not(
     assert collected.code == 0, collected.stderr
     assert collected.json["labs"] == ["old"]
     assert inventory(control_plane) == before
-
-
-def _let_expire(user: User, lab: str) -> None:
-    """Time is what the state says it is."""
-    path = Path(user.home) / "labctl" / "labs" / lab / "lab.json"
-    state = json.loads(path.read_text())
-    path.write_text(json.dumps({**state, "expires_at_s": state["created_at_s"]}))
