@@ -6,6 +6,7 @@ purpose; what we read from them goes into types of our own at once.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -72,6 +73,9 @@ def open_cloud(testbed: Testbed) -> Cloud:
     import openstack
     from openstack import exceptions
 
+    for logger in ("keystoneauth", "openstack"):
+        # They would tell in their own words, on stderr, what we say in ours.
+        logging.getLogger(logger).addHandler(logging.NullHandler())
     assert isinstance(testbed.options, OpenStackOptions)
     wanted = testbed.options.cloud or os.environ.get("OS_CLOUD", "")
     try:
