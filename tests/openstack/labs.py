@@ -15,12 +15,12 @@ from typing import Any
 from tests.openstack.control_plane import ControlPlane
 from tests.openstack.proxy import Proxy
 
-COMMAND_S = 150.0
+COMMAND_S = 400.0
 BED = """provider: openstack
 cloud: {cloud}
 ready: active
 placement: {placement}
-timeouts: {{poll_s: 0.3, build_s: 60, delete_s: 60, conflict_s: {conflict_s}, settle_s: 6}}
+timeouts: {{poll_s: 0.3, build_s: 300, delete_s: 120, conflict_s: {conflict_s}}}
 {more}
 """
 

@@ -135,6 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
             upstream.request(self.command, self.path, body, headers)
             response = upstream.getresponse()
             return response.status, response.getheaders(), response.read()
+        except (OSError, http.client.HTTPException) as error:
+            return http.HTTPStatus.BAD_GATEWAY, [], str(error).encode()
         finally:
             upstream.close()
 

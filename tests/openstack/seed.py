@@ -100,5 +100,7 @@ def flavors_image_and_public_network(admin: openstack.connection.Connection) -> 
 
 def raise_quota(admin: openstack.connection.Connection) -> None:
     """Beyond what the tests need, so that only those about quota meet it."""
-    admin.set_compute_quotas(PROJECT, instances=100, cores=400, ram=2_000_000, server_groups=50)
+    admin.set_compute_quotas(
+        PROJECT, instances=100, cores=400, ram=2_000_000, server_groups=50, server_group_members=100
+    )
     admin.set_network_quotas(PROJECT, security_groups=100, networks=100, subnets=100, ports=500)
