@@ -169,7 +169,13 @@ def _database_and_queue(plane: ControlPlane, services: Services) -> None:
         ],
     )
     services.wait("database", places.socket.exists, START_S)
-    client = ["mariadb", "--no-defaults", f"--socket={places.socket}", "--user=root", "--execute"]
+    client = [
+        "mariadb",
+        "--no-defaults",
+        f"--socket={places.socket}",
+        f"--user={configs.DATABASE_USER}",
+        "--execute",
+    ]
     create = "; ".join(f"create database {name} character set utf8mb3" for name in DATABASES)
     services.run("databases", [[*client, create]], START_S)
 
