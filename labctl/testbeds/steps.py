@@ -21,6 +21,10 @@ from labctl.testbeds.store import Store
 from labctl.testbeds.testbed import Testbed
 
 
+class AcquireFailed(ProviderError):
+    """It went wrong after something may have been created."""
+
+
 class Size(Struct, frozen=True):
     brokers: int
     clients: int
@@ -68,9 +72,9 @@ def provision(
             place.write(lab)
             try:
                 lab = there.acquire(place, lab, report)
-            except ProviderError:
+            except ProviderError as error:
                 place.write(place.lab().in_phase("incomplete"))
-                raise
+                raise AcquireFailed(str(error)) from None
             whole = all(host.state == "ready" for host in lab.hosts)
             lab = lab.in_phase("ready" if whole else "incomplete")
             place.write(lab)

@@ -115,6 +115,10 @@ def test_one_of_two_hosts_finds_no_room_and_the_other_is_kept_or_deleted_as_wish
     assert "take a smaller one" in sentence
     assert sorted(host["state"] for host in kept.json["hosts"]) == ["failed", "ready"]
     assert user.labctl("status").code == 4
+    # What fails before anything is created is no reason to delete what is there.
+    with quota(control_plane, instances=2):
+        assert "quota exceeded" in said(user.labctl("provision", "--clients", "2", "--on-failure", "delete"))
+    assert user.state()["phase"] == "incomplete"
     deleted = user.labctl("provision", "--on-failure", "delete", "--json")
     assert deleted.code == 4
     assert "No valid host was found" in deleted.stderr

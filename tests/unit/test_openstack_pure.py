@@ -12,6 +12,7 @@ from labctl.testbeds.journal import Entry
 from labctl.testbeds.lab import Host, Lab
 from labctl.testbeds.openstack import choose, ground, kinds
 from labctl.testbeds.openstack.choose import Flavor, Image, Named
+from labctl.testbeds.openstack.cloud import Refused, patiently
 from labctl.testbeds.openstack.ground import Ground, Rule
 from labctl.testbeds.openstack.kinds import Thing
 from labctl.testbeds.openstack.machines import fault, fixed_address, request
@@ -25,6 +26,7 @@ from labctl.testbeds.testbed import (
     SshOptions,
     Testbed,
 )
+from labctl.testbeds.timeouts import Timeouts
 
 IMAGE = Image("i1", "debian-12", min_disk_gb=5)
 FLAVORS = [
@@ -175,6 +177,41 @@ def test_a_machine_shuts_itself_down_at_a_point_in_time() -> None:
     assert "OnCalendar=2026-11-16 12:00:00 UTC\nPersistent=true" in json.dumps(told(1794830400)).replace(
         "\\n", "\n"
     )
+
+
+QUICK = Timeouts(retry_s=60.0, poll_s=0.001)
+
+
+def test_a_question_without_an_answer_is_repeated() -> None:
+    asked = []
+
+    def ask() -> int:
+        asked.append(1)
+        if len(asked) < 3:
+            raise ProviderError("lost")
+        return 7
+
+    assert patiently(ask, QUICK) == 7
+
+
+def test_a_no_is_an_answer() -> None:
+    asked = []
+
+    def ask() -> None:
+        asked.append(1)
+        raise Refused("no")
+
+    with pytest.raises(Refused):
+        patiently(ask, QUICK)
+    assert len(asked) == 1
+
+
+def test_a_question_is_not_repeated_for_ever() -> None:
+    def ask() -> None:
+        raise ProviderError("lost")
+
+    with pytest.raises(ProviderError, match="lost"):
+        patiently(ask, Timeouts(retry_s=0.01, poll_s=0.001))
 
 
 def test_a_shortage_is_named_and_no_limit_is_none() -> None:
