@@ -95,7 +95,7 @@ def provision(  # noqa: PLR0913, PLR0917 - each option is one setting of the lab
     with view.host_progress(out) as report:
         try:
             made = steps.provision(lab, bed, size, report, show)
-        except ProviderError as error:
+        except steps.AcquireFailed as error:
             if on_failure == "delete":
                 _give_up(out, lab, str(error))
             raise

@@ -8,21 +8,41 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from labctl.testbeds.lab import Host
 from labctl.testbeds.testbed import Bastion, Testbed
 
+ASKED_AT_ONCE = 32
 
-def wait_for_sshd(host: Host, testbed: Testbed) -> str:
-    """Until it answers or `boot_s` is over; says what was the matter last, or nothing when it answers."""
-    if isinstance(testbed.reach, Bastion):
-        return ""
+
+def wait_for_sshd(
+    hosts: Sequence[Host], testbed: Testbed, answered: Callable[[Host], None]
+) -> dict[str, str]:
+    """Ask all in rounds until they answer or `boot_s` is over; returns name to problem for the silent ones.
+
+    Rounds, and not a thread that waits for each: an interrupt need not wait longer than one round.
+    """
+    problems = {} if isinstance(testbed.reach, Bastion) else {host.name: "not asked yet" for host in hosts}
+    for host in hosts:
+        if host.name not in problems:
+            answered(host)
     deadline = time.monotonic() + testbed.timeouts.boot_s
-    while True:
-        problem = answer(host.address, host.port, testbed.timeouts.connect_s)
-        if not problem or time.monotonic() > deadline:
-            return problem
-        time.sleep(testbed.timeouts.poll_s)
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        while problems:
+            silent = [host for host in hosts if host.name in problems]
+            said = pool.map(lambda host: answer(host.address, host.port, testbed.timeouts.connect_s), silent)
+            for host, problem in zip(silent, said, strict=True):
+                problems[host.name] = problem
+                if not problem:
+                    del problems[host.name]
+                    answered(host)
+            if time.monotonic() > deadline:
+                break
+            if problems:
+                time.sleep(testbed.timeouts.poll_s)
+    return problems
 
 
 def answer(address: str, port: int, limit_s: float) -> str:

@@ -16,9 +16,13 @@ from labctl.exits import UsageProblem
 from labctl.testbeds import lab as labs
 from labctl.testbeds import provider, store
 from labctl.testbeds.lab import Lab
-from labctl.testbeds.provider import Plan, ProviderError, Released, Report, Resource
+from labctl.testbeds.provider import LeftBehind, Plan, ProviderError, Released, Report, Resource
 from labctl.testbeds.store import Store
 from labctl.testbeds.testbed import Testbed
+
+
+class AcquireFailed(ProviderError):
+    """It went wrong after something may have been created."""
 
 
 class Size(Struct, frozen=True):
@@ -68,9 +72,9 @@ def provision(
             place.write(lab)
             try:
                 lab = there.acquire(place, lab, report)
-            except ProviderError:
+            except ProviderError as error:
                 place.write(place.lab().in_phase("incomplete"))
-                raise
+                raise AcquireFailed(str(error)) from None
             whole = all(host.state == "ready" for host in lab.hosts)
             lab = lab.in_phase("ready" if whole else "incomplete")
             place.write(lab)
@@ -125,8 +129,15 @@ def destroy(name: str, report: Report) -> Released:
             return Released()
         lab = lab.in_phase("removing")
         place.write(lab)
-        with closing(provider.connect(lab.testbed)) as there:
-            released = there.release(place, lab, report)
+        try:
+            with closing(provider.connect(lab.testbed)) as there:
+                released = there.release(place, lab, report)
+        except ProviderError as error:
+            recorded = place.journal.may_exist()
+            if not recorded:
+                raise
+            left = tuple(Resource(entry.kind, entry.name, entry.id or "id unknown") for entry in recorded)
+            raise LeftBehind(f"{error}. This may be left in the cloud: {describe(left)}") from None
         if not released.left:
             place.remove()
         return released

@@ -13,6 +13,8 @@ class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
     """Until a TCP connection stands: to the cloud's services, to a host's sshd."""
     request_s: float = 60.0
     """One request to the cloud, from the last byte sent to the first byte of the answer."""
+    retry_s: float = 30.0
+    """How long a question to the cloud, which changes nothing, is repeated while there is no answer."""
     build_s: float = 600.0
     """From the request for a machine until the cloud says that it runs."""
     boot_s: float = 600.0

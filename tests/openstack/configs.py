@@ -11,6 +11,7 @@ from pathlib import Path
 
 Sections = dict[str, dict[str, object]]
 
+DATABASE_USER = "root"
 SERVICE_USER = "service-user"
 SERVICE_PASSWORD = "service-password"
 # Of a cloud that lives as long as a test run, on loopback.
@@ -38,7 +39,7 @@ class Places:
         return self.folder / "etc" / f"{service}.conf"
 
     def database(self, name: str) -> str:
-        return f"mysql+pymysql://root@localhost/{name}?unix_socket={self.socket}&charset=utf8"
+        return f"mysql+pymysql://{DATABASE_USER}@localhost/{name}?unix_socket={self.socket}&charset=utf8"
 
     @property
     def socket(self) -> Path:

@@ -9,6 +9,7 @@ from the system, the services from .venv-openstack. By hand, until Ctrl-C, with 
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,22 @@ SCHEMA_S = 300.0
 class ControlPlane:
     folder: Path
     places: Places
+    connections: dict[str, openstack.connection.Connection] = field(default_factory=dict)
 
     @property
     def clouds_file(self) -> Path:
         return self.folder / "clouds.yaml"
 
     def connect(self, cloud: str) -> openstack.connection.Connection:
-        config = openstack.config.OpenStackConfig(config_files=[str(self.clouds_file)])
-        return openstack.connection.Connection(config=config.get_one(cloud))
+        """As one of the users in clouds.yaml; the same connection each time."""
+        if cloud not in self.connections:
+            config = openstack.config.OpenStackConfig(config_files=[str(self.clouds_file)])
+            self.connections[cloud] = openstack.connection.Connection(config=config.get_one(cloud))
+        return self.connections[cloud]
+
+    def close(self) -> None:
+        while self.connections:
+            self.connections.popitem()[1].close()
 
 
 @contextmanager
@@ -74,8 +83,20 @@ def running(folder: Path, say: Callable[[str], None] = lambda _: None) -> Iterat
             say(f"{time.monotonic() - began:5.1f} s  {step.__name__.strip('_').replace('_', ' ')}")
         yield plane
     finally:
+        plane.close()
         services.stop()
         _stop_name_server(plane.places)
+
+
+@contextmanager
+def attached(folder: Path) -> Iterator[ControlPlane]:
+    """One that runs already, started by hand."""
+    ports = json.loads((folder / "ports.json").read_text())
+    plane = ControlPlane(folder, Places(folder, VENV, ports))
+    try:
+        yield plane
+    finally:
+        plane.close()
 
 
 def missing() -> str:
@@ -148,7 +169,13 @@ def _database_and_queue(plane: ControlPlane, services: Services) -> None:
         ],
     )
     services.wait("database", places.socket.exists, START_S)
-    client = ["mariadb", "--no-defaults", f"--socket={places.socket}", "--user=root", "--execute"]
+    client = [
+        "mariadb",
+        "--no-defaults",
+        f"--socket={places.socket}",
+        f"--user={configs.DATABASE_USER}",
+        "--execute",
+    ]
     create = "; ".join(f"create database {name} character set utf8mb3" for name in DATABASES)
     services.run("databases", [[*client, create]], START_S)
 
@@ -209,6 +236,8 @@ def _identity(plane: ControlPlane, services: Services) -> None:
     _wait_for_api(plane, services, "identity")
     seed.write_clouds(plane.places, plane.clouds_file)
     seed.users_and_catalogue(plane.places, plane.connect("admin"))
+    # A connection keeps the catalogue that it got when it logged in.
+    plane.close()
 
 
 def _apis(plane: ControlPlane, services: Services) -> None:
@@ -234,8 +263,9 @@ def _compute(plane: ControlPlane, services: Services) -> None:
 
 
 def _content(plane: ControlPlane, _services: Services) -> None:
+    (plane.folder / "ports.json").write_text(json.dumps(plane.places.ports))
     admin = plane.connect("admin")
-    seed.flavors_image_and_public_network(admin, plane.folder)
+    seed.flavors_image_and_public_network(admin)
     seed.raise_quota(admin)
 
 
@@ -289,6 +319,9 @@ def _is_name_server(entry: Path, port: str) -> bool:
 
 def main() -> None:
     folder = Path(sys.argv[1]).resolve()
+    # A shell lets what it starts in the background ignore Ctrl-C, and nobody else says it more politely.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     if problem := missing():
         raise SystemExit(problem)
     try:

@@ -18,9 +18,11 @@ FLAVORS = {
     "paper": (4096, 2, 10),
     "paper-more-disk": (4096, 2, 20),
     "large": (16384, 8, 40),
+    "half": (500_000, 1, 1),
     "absurd": (900_000, 1, 1),
 }
-"""Name to memory in MB, vCPUs and disk in GB; `absurd` fits on no hypervisor."""
+"""Name to memory in MB, vCPUs and disk in GB. The hypervisor has 800 000 MB: room for one `half` and for no
+`absurd`."""
 
 
 def write_clouds(places: Places, path: Path) -> None:
@@ -72,15 +74,14 @@ def users_and_catalogue(places: Places, admin: openstack.connection.Connection) 
             )
 
 
-def flavors_image_and_public_network(admin: openstack.connection.Connection, folder: Path) -> None:
+def flavors_image_and_public_network(admin: openstack.connection.Connection) -> None:
     compute: Any = admin.compute
     for name, (memory_mb, vcpus, disk_gb) in FLAVORS.items():
         compute.create_flavor(name=name, ram=memory_mb, vcpus=vcpus, disk=disk_gb)
-    blank = folder / "blank.img"
-    blank.write_bytes(bytes(1 << 16))
-    admin.create_image(
+    image: Any = admin.image
+    image.create_image(
         IMAGE,
-        filename=str(blank),
+        data=bytes(1 << 16),
         disk_format="raw",
         container_format="bare",
         visibility="public",
@@ -99,5 +100,7 @@ def flavors_image_and_public_network(admin: openstack.connection.Connection, fol
 
 def raise_quota(admin: openstack.connection.Connection) -> None:
     """Beyond what the tests need, so that only those about quota meet it."""
-    admin.set_compute_quotas(PROJECT, instances=100, cores=400, ram=1_000_000, server_groups=50)
+    admin.set_compute_quotas(
+        PROJECT, instances=100, cores=400, ram=2_000_000, server_groups=50, server_group_members=100
+    )
     admin.set_network_quotas(PROJECT, security_groups=100, networks=100, subnets=100, ports=500)

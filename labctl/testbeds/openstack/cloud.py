@@ -6,19 +6,24 @@ purpose; what we read from them goes into types of our own at once.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from labctl.testbeds.provider import ProviderError
 from labctl.testbeds.testbed import OpenStackOptions, Testbed
+from labctl.testbeds.timeouts import Timeouts
 
 if TYPE_CHECKING:
     import openstack
+
+Answer = TypeVar("Answer")
 
 COMPUTE_MICROVERSION = "2.52"
 """The first in which a server is tagged in the request that creates it; it has soft anti-affinity, too."""
@@ -35,8 +40,9 @@ class Conflict(Refused):
 class Cloud:
     """One cloud as one user of one project."""
 
-    def __init__(self, connection: openstack.connection.Connection, name: str) -> None:
+    def __init__(self, connection: openstack.connection.Connection, name: str, timeouts: Timeouts) -> None:
         self.name = name
+        self.timeouts = timeouts
         self._connection = connection
         with plainly(self, "log in"):
             connection.authorize()
@@ -72,6 +78,9 @@ def open_cloud(testbed: Testbed) -> Cloud:
     import openstack
     from openstack import exceptions
 
+    for logger in ("keystoneauth", "openstack"):
+        # They would tell in their own words, on stderr, what we say in ours.
+        logging.getLogger(logger).addHandler(logging.NullHandler())
     assert isinstance(testbed.options, OpenStackOptions)
     wanted = testbed.options.cloud or os.environ.get("OS_CLOUD", "")
     try:
@@ -82,7 +91,7 @@ def open_cloud(testbed: Testbed) -> Cloud:
     except exceptions.ConfigException as error:
         known = sorted(str(name) for name in loader.get_cloud_names() if name != "envvars")
         raise ProviderError(_no_such_cloud(wanted, known, str(error))) from None
-    return Cloud(connection, wanted or "of the environment")
+    return Cloud(connection, wanted or "of the environment", testbed.timeouts)
 
 
 def _no_such_cloud(wanted: str, known: list[str], said: str) -> str:
@@ -118,6 +127,23 @@ def plainly(cloud: Cloud, doing: str) -> Iterator[None]:
     except (exceptions.SDKException, auth_errors.ClientException, requests.RequestException) as error:
         # The library wraps some of the above into its own error, and leaves only the text.
         raise _by_text(cloud, doing, str(error)) from None
+
+
+def patiently(ask: Callable[[], Answer], timeouts: Timeouts) -> Answer:
+    """Repeat a question while it has no answer: one lost packet must not end what took minutes.
+
+    Only for what changes nothing. That the cloud says no is an answer.
+    """
+    deadline = time.monotonic() + timeouts.retry_s
+    while True:
+        try:
+            return ask()
+        except Refused:
+            raise
+        except ProviderError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(timeouts.poll_s)
 
 
 def _answered(cloud: Cloud, doing: str, status: int, said: str) -> ProviderError:

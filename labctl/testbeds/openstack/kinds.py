@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from labctl.testbeds.journal import Entry
 from labctl.testbeds.lab import Lab
-from labctl.testbeds.openstack.cloud import Cloud, plainly
+from labctl.testbeds.openstack.cloud import Cloud, patiently, plainly
 
 MARK_KEY = "labctl-mark"
 LAB_KEY = "labctl-lab"
@@ -131,6 +131,10 @@ BY_NAME = {kind.name: kind for kind in IN_ORDER_OF_DELETION}
 
 
 def look(cloud: Cloud, kind: Kind, identity: str) -> Thing | None:
+    return patiently(lambda: _look(cloud, kind, identity), cloud.timeouts)
+
+
+def _look(cloud: Cloud, kind: Kind, identity: str) -> Thing | None:
     from openstack import exceptions
 
     with plainly(cloud, f"look at the {kind.name} {identity}"):
@@ -145,6 +149,10 @@ def look(cloud: Cloud, kind: Kind, identity: str) -> Thing | None:
 
 def everything(cloud: Cloud, kind: Kind, lab: Lab) -> list[Thing]:
     """What says of itself that it is this lab's."""
+    return patiently(lambda: _everything(cloud, kind, lab), cloud.timeouts)
+
+
+def _everything(cloud: Cloud, kind: Kind, lab: Lab) -> list[Thing]:
     with plainly(cloud, f"list the {kind.name}s of the project"):
         things = [kind.read(raw) for raw in kind.listing(cloud, lab)]
     return [thing for thing in things if lab.tag in thing.tags]

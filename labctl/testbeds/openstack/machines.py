@@ -71,18 +71,19 @@ def raise_all(
         _each(ledger, _running(ledger), lambda host: _float(cloud, ledger, store, stock, host, external))
     options = ledger.lab.testbed.options
     assert isinstance(options, OpenStackOptions)
-    waits = options.ready == "ssh"
     running = _running(ledger)
-    _each(ledger, running, lambda host: _make_ready(cloud, ledger, host, waits), at_once=len(running))
+    if options.ready == "ssh":
+        _wait_for_sshd(cloud, ledger, running)
+    else:
+        for host in running:
+            ledger.change(host.name, "ready")
 
 
 def _running(ledger: Ledger) -> list[Host]:
     return [host for host in ledger.hosts("building") if host.inside]
 
 
-def _each(
-    ledger: Ledger, hosts: Iterable[Host], work: Callable[[Host], None], at_once: int = REQUESTS_AT_ONCE
-) -> None:
+def _each(ledger: Ledger, hosts: Iterable[Host], work: Callable[[Host], None]) -> None:
     """In parallel; what fails for one host is that host's failure."""
 
     def guarded(host: Host) -> None:
@@ -91,7 +92,7 @@ def _each(
         except ProviderError as error:
             ledger.change(host.name, "failed", str(error))
 
-    with ThreadPoolExecutor(max(1, at_once)) as pool:
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
         list(pool.map(guarded, hosts))
 
 
@@ -239,16 +240,19 @@ def _float(cloud: Cloud, ledger: Ledger, store: Store, stock: Stock, host: Host,
     ledger.change(host.name, "building", "has a floating address", address=thing.raw.floating_ip_address)
 
 
-def _make_ready(cloud: Cloud, ledger: Ledger, host: Host, waits: bool) -> None:
-    if waits:
+def _wait_for_sshd(cloud: Cloud, ledger: Ledger, hosts: list[Host]) -> None:
+    for host in hosts:
         ledger.change(host.name, "building", "waiting for sshd")
-        if problem := reach.wait_for_sshd(host, ledger.lab.testbed):
-            boot_s = ledger.lab.testbed.timeouts.boot_s
-            where = f"{host.address} port {host.port}"
-            raise ProviderError(
-                f"SSH never came up at {where} within {boot_s:g} s ({problem}); {console(cloud, host)}"
-            )
-    ledger.change(host.name, "ready")
+    testbed = ledger.lab.testbed
+    silent = reach.wait_for_sshd(hosts, testbed, lambda host: ledger.change(host.name, "ready"))
+
+    def give_up(host: Host) -> None:
+        raise ProviderError(
+            f"SSH never came up at {host.address} port {host.port} within {testbed.timeouts.boot_s:g} s "
+            f"({silent[host.name]}); {console(cloud, host)}"
+        )
+
+    _each(ledger, [host for host in hosts if host.name in silent], give_up)
 
 
 def console(cloud: Cloud, host: Host) -> str:
