@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from broker.filters import FilterError, Overlap
-from broker.hops import Hop, Sends, broker_hop, client_hop
+from broker.hops import Hop, Sends, broker_hop, client_hop, is_client, name_of
 from broker.limits import (
     LimitExceeded,
     Limits,
@@ -98,6 +98,7 @@ class Broker:
         self.settling = Settling(self.site)
         self.dtx = Dtx(self.site)
         self.stx = Stx(self.site)
+        self._unfinished = (self.dtx.contexts, self.dtx.tombs, self.stx.open)
         self._from_client: dict[type, Callable[[str, Any], Ready]] = {
             ClientArrived: self._client_arrived,
             ClientGone: self._client_gone,
@@ -127,22 +128,21 @@ class Broker:
         return Ready(self.site.to_others("", Announce(self.id, self.incarnation, "")), [])
 
     def handle(self, now: float, source: Hop, message: Input) -> Ready:
-        role, _, name = source.partition(":")
         handlers: dict[type, Callable[[str, Any], Ready]]
-        if role == "broker" and source in self.neighbours:
+        if source in self.neighbours:
             handlers, name = self._from_broker, source
-        elif role == "client":
-            handlers = self._from_client
+        elif is_client(source):
+            handlers, name = self._from_client, name_of(source)
         else:
             raise ProtocolError(f"{source} is no neighbour and no client of {self.id}")
         handler = handlers.get(type(message))
         if handler is None:
-            raise ProtocolError(f"a {role} does not send {type(message).__name__}")
+            raise ProtocolError(f"a {source.partition(':')[0]} does not send {type(message).__name__}")
         self.site.now = now
-        self.routing.compacts = not self.dtx and not self.stx
+        self.routing.compacts = not any(self._unfinished)
         srt_changes = self.routing.srt.changes
         ready = handler(name, message)
-        if self.stx and self.routing.srt.changes != srt_changes:
+        if self.stx.open and self.routing.srt.changes != srt_changes:
             ready += self.stx.pump_all()  # somebody may have waited for that
         return ready
 
@@ -156,7 +156,7 @@ class Broker:
 
     @property
     def has_open_transactions(self) -> bool:
-        return bool(self.dtx or self.stx)
+        return any(self._unfinished)
 
     def route(self, source: Hop, message: Publish) -> Collection[Hop]:
         """Where a publication from a neighbour goes next: the short cut for forwarding its bytes."""

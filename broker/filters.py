@@ -173,13 +173,12 @@ def overlaps(f: Filter, g: Filter, mode: Overlap = "all") -> bool:
     that reading is `mode="any"`. Filters that share no attribute overlap in both.
     """
     shared = False
-    others = dict(zip(g.names, g.predicates, strict=True))
-    for name, predicate in zip(f.names, f.predicates, strict=True):
-        other = others.get(name)
-        if other is None:
+    others = g.names
+    for name, predicate in zip(f.names, f.predicates):  # noqa: B905 (as many, and asked very often)
+        if name not in others:
             continue
         shared = True
-        if intersects(predicate, other):
+        if intersects(predicate, g.predicates[others.index(name)]):
             if mode == "any":
                 return True
         elif mode == "all":
@@ -211,6 +210,8 @@ def intersection_within(f: Filter, g: Filter, cover: Filter) -> bool:
 
 
 def intersects(p: Predicate, q: Predicate) -> bool:
+    if not isinstance(p, (Interval, OneOf)) and not isinstance(q, (Interval, OneOf)):
+        return p == q
     if isinstance(p, Interval) and isinstance(q, Interval):
         return _intervals_intersect(p, q)
     if isinstance(p, Interval):

@@ -90,9 +90,8 @@ class Site:
 
     def hop_to(self, client: str) -> Hop | None:
         """Where a client lies."""
-        for claim in self.crt.claims(client).values():
-            return claim.hop
-        return None
+        claims = self.crt.claims(client)
+        return next(iter(claims.values())).hop if claims else None
 
     def rebuild_space(self, client: str) -> None:
         """A transaction has changed what a client of ours may publish."""

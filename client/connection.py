@@ -185,10 +185,11 @@ class Connection(Verbs):
 
     # What the verbs need
 
-    def send(self, message: AnyMessage) -> None:
-        self._channel.send(message)
-        if self._history is not None:
-            self._history.sent(self.broker, self._channel.newest, message)
+    def send(self, *messages: AnyMessage) -> None:
+        for message in messages:
+            self._channel.send(message)
+            if self._history is not None:
+                self._history.sent(self.broker, self._channel.newest, message)
         self._channel.flush()
 
     def future(self) -> asyncio.Future[Any]:

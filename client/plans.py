@@ -147,14 +147,16 @@ class Plans:
         state = Coordinated(safe, everything, self._port.future(), set() if safe else foreign)
         running = self.running[tx] = Running(tx, coordinated=state)
         self._transactions.note("begin", tx=tx, mode="s-tx-safe" if safe else "s-tx")
+        messages: list[TransactionMessage] = []
         before: list[Before] = []
         for planned in steps:
-            self._issue(running, self._client, safe, planned, tuple(before))
+            messages.append(self._issue(running, self._client, safe, planned, tuple(before)))
             before += all_before((planned,))
         if safe:
-            self._port.send(StepPrepare(tx, self._client, everything))
+            messages.append(StepPrepare(tx, self._client, everything))
         else:
-            self._commit_if_done(running)
+            messages += self._commit_if_done(running)
+        self._port.send(*messages)
         return await self._ending(running, state)
 
     async def _ending(self, running: Running, state: Coordinated) -> Outcome:
@@ -201,7 +203,7 @@ class Plans:
         state = running.coordinated
         if isinstance(message, StepDone):
             state.undone.discard(message.step)
-            self._commit_if_done(running)
+            self._port.send(*self._commit_if_done(running))
         elif isinstance(message, StepFailed):
             self._send_abort(running, message.reason)
         elif isinstance(message, StepPrepared):
@@ -221,7 +223,8 @@ class Plans:
 
     def _issue(
         self, running: Running, coordinator: str, safe: bool, planned: Planned, before: tuple[Before, ...]
-    ) -> None:
+    ) -> Step:
+        """To be sent."""
         if planned.kind in ("adv", "uadv") and planned.filter is not None:
             running.advertised.append((planned.kind == "adv", planned.filter))
         self._transactions.note(
@@ -232,7 +235,7 @@ class Plans:
             filter=planned.filter,
             event=planned.event,
         )
-        self._port.send(Step(running.tx, coordinator, safe, planned, before))
+        return Step(running.tx, coordinator, safe, planned, before)
 
     def _step(self, message: Step) -> None:
         planned = message.planned
@@ -246,17 +249,20 @@ class Plans:
             assert planned.event is not None
             running.kept.append((planned.step, Publish(planned.step, planned.event, planned.payload)))
             return
-        before = [*message.before, before_of(planned)]
+        before, steps = [*message.before, before_of(planned)], []
         for nested in planned.nested:
-            self._issue(running, message.coordinator, message.safe, nested, tuple(before))
+            steps.append(self._issue(running, message.coordinator, message.safe, nested, tuple(before)))
             before += all_before((nested,))
+        self._port.send(*steps)
 
-    def _commit_if_done(self, running: Running) -> None:
+    def _commit_if_done(self, running: Running) -> list[StepCommit]:
+        """To be sent, once."""
         state = running.coordinated
         assert state is not None
-        if not state.undone and not state.commit_sent and not running.closed and not state.safe:
-            state.commit_sent = True
-            self._port.send(StepCommit(running.tx, self._client, state.everything))
+        if state.undone or state.commit_sent or running.closed or state.safe:
+            return []
+        state.commit_sent = True
+        return [StepCommit(running.tx, self._client, state.everything)]
 
     def _send_abort(self, running: Running, reason: str) -> None:
         """In the fast mode even after the commit has been sent: the edge broker knows which was first."""

@@ -25,7 +25,8 @@ class Timer(Protocol):
 
 
 class Port(Protocol):
-    def send(self, message: AnyMessage) -> None: ...
+    def send(self, *messages: AnyMessage) -> None:
+        """At once, and together."""
 
     def future(self) -> Future: ...
 

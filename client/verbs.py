@@ -31,7 +31,8 @@ from client.transactions import LIFETIME_S, Handler, Note, Transaction, Transact
 Protocol = Literal["d-tx", "d-tx-optimistic", "d-tx-ni"]
 PlanMode = Literal["s-tx", "s-tx-safe"]
 
-_PLAN_MESSAGES = (Step, StepAbort, StepCommit, StepDone, StepEnded, StepFailed, StepPrepared)
+_PLAN_MESSAGES = frozenset({Step, StepAbort, StepCommit, StepDone, StepEnded, StepFailed, StepPrepared})
+_OTHER_MESSAGES = frozenset(get_args(TransactionMessage)) - _PLAN_MESSAGES
 
 
 class SessionWords:
@@ -154,9 +155,12 @@ class Verbs(ABC):
 
     def receive(self, message: AnyMessage) -> None:
         """Everything but regular publications."""
-        if isinstance(message, TransactionMessage):
-            manager = self.plans if isinstance(message, _PLAN_MESSAGES) else self.transactions
-            manager.receive(message)
+        kind = type(message)
+        if kind in _PLAN_MESSAGES:
+            self.plans.receive(message)  # type: ignore[arg-type]
+            return
+        if kind in _OTHER_MESSAGES:
+            self.transactions.receive(message)  # type: ignore[arg-type]
             return
         outcome = self._session.receive(message)
         if isinstance(outcome, Done):

@@ -125,12 +125,15 @@ def _verdict(check: doctor.Check) -> str:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for what a shell runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Not a KeyboardInterrupt raised here: inside an event loop SIGINT has a handler that ends it in order.
     signal.raise_signal(signal.SIGINT)
 
 
 def main() -> None:
-    # Whoever ends us politely gets the same cleaning up as Ctrl-C.
+    # Whoever ends us politely gets the same cleaning up as Ctrl-C; nohup is respected.
     signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _interrupt)
     app(prog_name="labctl")

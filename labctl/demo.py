@@ -145,14 +145,14 @@ def _experiment() -> None:
     result = Path("results", "base", "latest")
     _labctl("run", "experiment", "base", "--profile", "quick", "--recalibrate")
     _labctl("check", str(result))
-    _labctl("report", str(result), "--output", str(result.resolve() / "report"))
+    _labctl("report", str(result))
     print("Next: labctl run experiment all, labctl simulate --seeds 0:1000, labctl --help (in .venv/bin)")
     print(f"\nOpen this page: {result.resolve() / 'report' / 'report.html'}")
 
 
 def _labctl(*arguments: str) -> None:
     """As a user would; a check that fails or a claim that does not hold is for the user to read."""
-    print(f"$ labctl {' '.join(arguments[:4])}", flush=True)
+    print(f"$ labctl {' '.join(arguments)}", flush=True)
     code = subprocess.run([sys.executable, "-c", MAIN, *arguments], check=False).returncode
     print(flush=True)
     if code not in (DONE, CHECK_FAILED):

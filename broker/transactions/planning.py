@@ -40,12 +40,11 @@ def waits(site: Site, state: Open, planned: Planned | None, before: Before) -> b
     on its way decides whether to send it here. And a publication of a client of ours waits until its
     advertisement has gone round, because only then all that it attracts is here.
     """
-    is_ours = before.client in site.guests
     if before.step in state.processed:
         return (
-            planned is not None
-            and is_ours
-            and before.kind == "adv"
+            before.kind == "adv"
+            and planned is not None
+            and before.client in site.guests
             and planned.kind in ("pub", "tcm")
             and planned.client == before.client
             and before.step not in state.echoed
@@ -53,7 +52,7 @@ def waits(site: Site, state: Open, planned: Planned | None, before: Before) -> b
     hop = site.hop_to(before.client)
     if hop is None:
         return False  # it is gone, and what it has sent has come
-    if is_ours or before.kind in ("adv", "uadv"):
+    if before.client in site.guests or before.kind in ("adv", "uadv"):
         return True
     if before.kind in ("sub", "usub"):
         assert before.filter is not None

@@ -170,10 +170,12 @@ class Stx:
     def _pump(self, state: Open, ready: Ready) -> None:
         """Process whatever need not wait, in order; then the question or the commit, if it need not either."""
         while state.status == "active":
-            step = next((s for s in sorted(state.buffer) if self._is_ready(state, s)), None)
-            if step is None:
+            for step in sorted(state.buffer):
+                if self._is_ready(state, step):
+                    self._steps.process(state, *state.buffer.pop(step), ready)
+                    break
+            else:
                 break
-            self._steps.process(state, *state.buffer.pop(step), ready)
         # A step that waits here is never overtaken by the end, also if it began to wait after the vote.
         if state.status == "active" and state.term is not None and not state.buffer:
             message, source = state.term
@@ -199,7 +201,10 @@ class Stx:
         message, _ = state.buffer[step]
         if message.planned.kind in ("adv", "uadv"):
             return True
-        return not any(waits(self._site, state, message.planned, before) for before in message.before)
+        for before in message.before:  # noqa: SIM110 (asked for every step, again and again)
+            if waits(self._site, state, message.planned, before):
+                return False
+        return True
 
     # Votes and decisions
 

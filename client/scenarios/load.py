@@ -58,6 +58,9 @@ class Generator:
         self._room: Future | None = None
         self._busy = 0
         self._is_playing = False
+        self._round = 1
+        self._quiet = 0
+        """Events of this round that were sent while no transaction was under way."""
         self._due: dict[tuple[str, int], float] = {}
         self.capacity = 0.0
         """Events per second that the closed loop has reached."""
@@ -84,6 +87,7 @@ class Generator:
             resolve(self._room)
         else:
             self._busy = int(what == "busy")
+            self._quiet = 0
 
     # What it does
 
@@ -103,15 +107,17 @@ class Generator:
         if self._plan.load == "open":
             await self._play_open(stage)
         else:
-            number = 0
             while self._is_playing:
-                await self._closed(stage, 1 + number // self._plan.events)
-                number += 1
-                self._mark(number)
+                await self._closed(stage, self._round)
+                self._mark()
         self._tell("stopped")
 
-    def _mark(self, number: int) -> None:
-        if number % self._plan.events == 0:
+    def _mark(self) -> None:
+        """Only events without a transaction beside them make a round: otherwise slow ones would leave none."""
+        self._quiet += not self._busy
+        if self._quiet == self._plan.events:
+            self._quiet = 0
+            self._round += 1
             self._tell("mark")
 
     async def _closed(self, stage: Stage, round_: int) -> None:
@@ -130,9 +136,9 @@ class Generator:
                 due = began + number * gap_s
                 if due > now:
                     break
-                await self._send(stage, 1 + number // self._plan.events, due, (now - due) * 1e3)
+                await self._send(stage, self._round, due, (now - due) * 1e3)
                 number += 1
-                self._mark(number)
+                self._mark()
             await stage.sleep(max(0.0, began + number * gap_s - stage.clock()))
 
     def _next(self) -> tuple[str, dict[str, Any]]:

@@ -63,7 +63,8 @@ def _about_machine(cell: CellResult) -> list[str]:
     if lagging:
         slowest = max(lagging, key=lambda n: n.loop_lag_ms)
         found.append(
-            f"noisy machine: the event loop of {len(lagging)} nodes lags, {slowest.node} by {slowest.loop_lag_ms:.0f} ms"
+            f"noisy machine: the event loops of {', '.join(n.node for n in lagging)} lag, "
+            f"{slowest.node} by {slowest.loop_lag_ms:.0f} ms"
         )
     busy = [n.node for n in cell.nodes if n.cpu_percent > CPU_PERCENT_MAX]
     if busy:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+from matplotlib.ticker import LogLocator, NullFormatter
 from msgspec import Struct
 
 from labctl.report.model import LABELS, CellResult, Report
@@ -198,7 +199,9 @@ def _lines(
         axis.set_xlabel(label)
         axis.set_ylabel(y_label)
         axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter(NullFormatter())
     handles, labels = axes[0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 6), fontsize=8)
     caption = f"Means with 95 % intervals over repetitions; logarithmic scale. {_invalid(cells)}".strip()
@@ -242,14 +245,24 @@ def _disruption(report: Report) -> Figure | None:
             color=COLOURS.get(cell.approach, GRID),
             linewidth=1,
         )
-        for time_s in (p.time_s for p in points if p.transaction):
-            axis.axvline(time_s, color=GRID, linewidth=0.8, alpha=0.45, linestyle=":", zorder=0)
+        axis.fill_between(
+            [p.time_s for p in points],
+            0,
+            1,
+            where=[p.transaction for p in points],
+            step="post",
+            transform=axis.get_xaxis_transform(),
+            color=GRID,
+            alpha=0.25,
+            linewidth=0,
+            zorder=0,
+        )
         drop = cell.estimates.get("drop")
         axis.set_title(f"{cell.label}" + (f": drop {drop.value:.1%}" if drop else ""), loc="left")
         axis.set_ylim(bottom=0)
         axis.set_ylabel("events/s")
     axes[-1].set_xlabel("time (s)")
-    caption = "Regular events reaching the agents in the first repetition; dotted: windows that a transaction touches."
+    caption = "Regular events reaching the agents in the first repetition; grey: a transaction is under way."
     return _finish(drawing, "figure-9", "Figure 9: what transactions do to regular events", caption)
 
 

@@ -191,6 +191,9 @@ def _repetition(
 ) -> RepetitionResult:
     approach = cell["approach"]
     values = {name: float(row[name]) for name in _METRICS if row.get(name) is not None}
+    if cell["scenario"] == "disruption":
+        # Most messages are regular events there, and nearly all time passes between transactions.
+        values = {name: value for name, value in values.items() if name not in _OF_TRANSACTIONS}
     if row.get("percentiles"):
         values |= dict(zip(latency.PERCENTILES, row["percentiles"], strict=True))
     model = None
@@ -208,6 +211,7 @@ def _repetition(
     )
 
 
+_OF_TRANSACTIONS = ("messages", "bytes", "throughput")
 _METRICS = (
     "latency_ms",
     "outcome_ms",

@@ -313,8 +313,9 @@ class SimClient(Verbs):
 
     # What the verbs need
 
-    def send(self, message: AnyMessage) -> None:
-        self.send_input(message)
+    def send(self, *messages: AnyMessage) -> None:
+        for message in messages:
+            self.send_input(message)
 
     def future(self) -> SimFuture:
         return SimFuture()

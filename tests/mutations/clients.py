@@ -174,10 +174,10 @@ def objections_to_plans_are_overlooked(patch: pytest.MonkeyPatch) -> None:
 def publications_of_others_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """S-TX A6 (H2): the commit is sent when the publications of others have left their edge brokers."""
 
-    def commit_if_done(original: Any, self: Plans, running: Running) -> None:
+    def commit_if_done(original: Any, self: Plans, running: Running) -> Any:
         if running.coordinated is not None:
             running.coordinated.undone.clear()
-        original(self, running)
+        return original(self, running)
 
     replace(patch, Plans, "_commit_if_done", commit_if_done)
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
-LIMIT_S = 300
+LIMIT_S = 500
 
 
 def write_files(folder: Path) -> None:

@@ -209,6 +209,22 @@ def test_an_interrupted_up_stops_what_it_started_and_ends_with_130(tmp_path: Pat
     assert overlay_state.names() == []
 
 
+def test_in_the_background_of_a_script_it_can_be_ended_too(tmp_path: Path) -> None:
+    """A shell without job control lets what it starts with `&` ignore Ctrl-C."""
+    command = (
+        "from labctl.cli import main; import sys; sys.argv[1:] = ['overlay', 'up', '--brokers', '5']; main()"
+    )
+    script = f'"{sys.executable}" -c "{command}" & echo $!; wait $!; echo $?'
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        pid = int(shell.stdout.readline())
+        wait_until(lambda: len(brokers_below(tmp_path)) >= 2)
+        os.kill(pid, signal.SIGTERM)
+        out, _ = shell.communicate(timeout=DEADLINE_S)
+    assert out.split()[-1] == "130"
+    assert brokers_below(tmp_path) == []
+
+
 KILLED_AT_STEP = """
 import os, signal, sys
 from labctl import overlay, overlay_state

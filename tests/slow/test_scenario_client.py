@@ -91,7 +91,7 @@ def test_a_member_stops_when_it_is_told_to(tmp_path: Path) -> None:
     with brokers(tmp_path) as overlay:
         history = tmp_path / "D.jsonl"
         dispatcher = client(overlay.address("b1"), "D", "--history", str(history))
-        wait_for("it has begun", lambda: "started" in names_in(history))
+        wait_for("it is there", lambda: "issued" in names_in(history))
         dispatcher.send_signal(signal.SIGTERM)
         assert ended(dispatcher) == (0, "", "")
         assert names_in(history)[-1] == "left"

@@ -138,8 +138,8 @@ class Handmade:
         self.sent: list[AnyMessage] = []
         self.timers: dict[Callable[[], None], float] = {}
 
-    def send(self, message: AnyMessage) -> None:
-        self.sent.append(message)
+    def send(self, *messages: AnyMessage) -> None:
+        self.sent += messages
 
     def future(self) -> SimFuture:
         return SimFuture()

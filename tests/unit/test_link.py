@@ -116,14 +116,17 @@ def test_an_acknowledgement_of_what_was_never_sent_is_an_error() -> None:
         Link().accept(1, 5, 0)
 
 
-def test_it_counts_the_bytes_of_messages_once_each_way() -> None:
+@pytest.mark.parametrize("is_queued", [True, False])
+def test_it_counts_the_bytes_of_messages_once_each_way(is_queued: bool) -> None:
     pair = Pair(1 << 20)
     here, there = pair.ends
     texts = [message(number) for number in (1, 2, 300)]
-    for text in texts:
-        here.push(text)
-    frame = here.take()
-    assert frame is not None
+    if is_queued:
+        for text in texts:
+            here.push(text)
+        assert here.take() is not None
+    else:
+        assert here.pass_on(b"".join(texts), len(texts)) is not None
     there.accept(1, 0, len(texts))
     there.done(len(texts), sum(map(len, texts)))
     assert here.sent_bytes == there.processed_bytes == sum(map(len, texts))

@@ -148,3 +148,30 @@ def test_events_say_whether_a_transaction_is_under_way() -> None:
     marks = asyncio.run(play())
     assert marks[0] == 0
     assert 1 in marks
+
+
+def test_events_beside_a_transaction_do_not_count_for_the_next_round() -> None:
+    async def play() -> list[int]:
+        loop = Loop()
+        generator = Generator(Plan(events=40), TEMPLATES, lambda what: told.append((what, len(loop.sent))))
+        told: list[tuple[str, int]] = []
+        loop.answer = answering(loop, generator)
+        generator.order("play", loop.stage)
+        while not told:
+            await asyncio.sleep(0)
+        generator.order("busy", loop.stage)
+        seen = len(loop.sent)
+        while len(loop.sent) < seen + 200:
+            await asyncio.sleep(0)
+        assert len(told) == 1, "a transaction that takes long does not use up the next rounds"
+        generator.order("idle", loop.stage)
+        idle = len(loop.sent)
+        while len(told) < 2:
+            await asyncio.sleep(0)
+        generator.order("stop", loop.stage)
+        await asyncio.gather(*loop.tasks)
+        return [told[1][0] == "mark", told[1][1] - idle]
+
+    is_mark, between = asyncio.run(play())
+    assert is_mark
+    assert 39 <= between <= 41, "one may have been on its way when the transaction ended"
