@@ -110,6 +110,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
     if name is None:
         raise UsageProblem("which experiment? `labctl run experiment --list` says which there are")
     from labctl import conduct
+    from labctl.results import latest
     from labctl.schedule import PROFILES
 
     what = conduct.order(name, PROFILES[profile.value], seed, only or [], repeat, not no_delay)
@@ -120,6 +121,8 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
 
             dry.show(out, lab, what, pack)
         return
+    if resume:  # before anything is started, here or there
+        latest(results, what.name)
     choices = conduct.Choices(recalibrate, keep_on_failure)
     with _place(out, what, lab, pack) as there:
         report = _run(out, what.at(there), there, results, resume, choices)
