@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -161,7 +162,7 @@ def test_a_host_that_falls_silent_is_lost_after_a_few_signs_of_life(whole: Comma
 
 def test_a_host_without_room_is_told_before_anything_is_brought(whole: Command) -> None:
     pid = str(whole.first_process("client-2").pid)
-    folder = f"/root/.labctl/{whole.lab()['id']}/client-2"
+    folder = f"{pwd.getpwuid(0).pw_dir}/.labctl/{whole.lab()['id']}/client-2"
     inside = ["nsenter", "--target", pid, "--mount"]
     subprocess.run([*inside, "mkdir", "-p", folder], check=True)
     subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
