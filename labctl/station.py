@@ -152,6 +152,8 @@ class Station:
         try:
             message = msgspec.json.decode(line)
         except msgspec.MsgspecError:
+            message = None
+        if not isinstance(message, dict):
             # A login script that prints something; not from the agent.
             return
         if "hello" in message:

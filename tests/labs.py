@@ -27,6 +27,23 @@ delay: {client_ms: 1, broker_ms: 1, sigma: 0.1}
 """
 
 
+DEPLOY = """
+import sys
+from labctl.exits import LabError
+from labctl.remote import deploy
+from labctl.remote.play import Player
+from labctl.remote.ssh import Connections
+from labctl.testbeds.store import Store
+lab = Store("l").lab()
+try:
+    with Connections(Store("l"), lab) as connections:
+        deploy.everywhere(Player(connections), lab.hosts, deploy.Shelf(), lambda *words: print(*words, flush=True))
+except LabError as error:
+    print(error)
+    sys.exit(error.exit_code)
+"""
+
+
 def require_namespaces() -> None:
     """Skips the test, or fails it in CI, where there can be no namespaces."""
     missing = missing_programs()
@@ -81,6 +98,20 @@ class Command:
     def run(self, *arguments: str, lab: str = "l") -> tuple[str, ...]:
         profile = ("--profile", "quick", "--results", str(self.folder / "results"))
         return ("run", "experiment", str(self.experiment), "--lab", lab, *profile, *arguments)
+
+    def deploy(self, code: int = 0) -> str:
+        """Only that, to all hosts."""
+        done = subprocess.run(
+            [sys.executable, "-c", DEPLOY],
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
 
     def lab(self, name: str = "l") -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.lab_file(name).read_text())

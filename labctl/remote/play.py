@@ -81,8 +81,16 @@ class Player:
 
         if not hosts:
             return []
-        with ThreadPoolExecutor(min(AT_ONCE, len(hosts))) as pool:
+        pool = ThreadPoolExecutor(min(AT_ONCE, len(hosts)))
+        try:
             outcomes = list(pool.map(one, hosts))
+        except BaseException:
+            # An interrupt: whatever waits for a host is to end now, not when its time is over.
+            pool.shutdown(wait=False, cancel_futures=True)
+            self.connections.close()
+            raise
+        finally:
+            pool.shutdown()
         for outcome in outcomes:
             if isinstance(outcome.error, HostKeyChanged):
                 raise outcome.error

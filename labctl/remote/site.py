@@ -261,6 +261,9 @@ def at(
 ) -> Iterator[LabSite]:
     """Deploy to all hosts that are ready, start their agents; for the length of a block."""
     hosts = [host for host in lab.hosts if host.state == "ready"]
+    for host in lab.hosts:
+        if host.state != "ready":
+            say(host.name, f"is left out, because it is {host.state}: {host.detail or 'provision again'}")
     if not hosts:
         raise SiteError(f"no host of the lab {lab.name} is ready; `labctl status --lab {lab.name}` says more")
     with Connections(store, lab) as connections:

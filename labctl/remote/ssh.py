@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import socket
 import threading
 from collections.abc import Callable
@@ -77,7 +78,7 @@ class Connections:
                 known.close()
 
     def close(self) -> None:
-        for connection in self._open.values():
+        for connection in list(self._open.values()):
             connection.close()
         self._open.clear()
         if self._gate is not None:
@@ -110,6 +111,8 @@ class Connections:
         import fabric
         from paramiko import SSHConfig
 
+        # What goes wrong is told by our own errors; the library would print tracebacks of its threads.
+        logging.getLogger("paramiko").setLevel(logging.CRITICAL)
         settings = fabric.Config(overrides={"forward_agent": False}, lazy=True, ssh_config=SSHConfig())
         return fabric.Connection(
             address,

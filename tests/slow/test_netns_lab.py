@@ -92,12 +92,12 @@ def test_an_experiment_on_a_lab_leaves_what_one_on_this_machine_does_and_what_th
 def test_what_is_there_is_not_brought_again_and_its_hash_names_it(whole: Command) -> None:
     first = whole(*whole.run("--dry-run"))
     assert "python3 -m broker --config" in first
-    whole(*whole.run())
+    whole.deploy()
     homes = whole.lab_file().parent / "hosts"
     before = {path.name for path in homes.glob("client-1/home/.labctl/*/*/bundles/*")}
     assert len(before) == 2
     assert all(len(name) == 64 and name in first for name in before)
-    assert "client-1: deployed: nothing new" in whole(*whole.run())
+    assert "client-1 deployed: nothing new" in whole.deploy()
     assert {path.name for path in homes.glob("client-1/home/.labctl/*/*/bundles/*")} == before
 
 
@@ -197,24 +197,29 @@ def test_over_a_slow_link_a_transfer_that_was_cut_off_goes_on_where_it_ended(who
     subprocess.run(slow, check=True)
     try:
         with whole.timeouts(transfer_s=3.0):
-            said = whole(*whole.run(), code=4)
+            said = whole.deploy(code=4)
         assert "client-1, bring code and packages" in said
         assert "not done within 3 s" in said
         [part] = home.glob(".labctl/*/*/bundles/*.part")
         assert 0 < part.stat().st_size < 4_000_000
-        assert "client-1: deployed: packages" in whole(*whole.run())
+        assert "client-1 deployed: packages" in whole.deploy()
     finally:
         subprocess.run(["tc", "qdisc", "del", "dev", outside, "root"], check=True)
 
 
-def test_when_labctl_is_killed_nothing_of_it_goes_on_and_strangers_are_left_alone(whole: Command) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_when_labctl_is_ended_nothing_of_it_goes_on_and_strangers_are_left_alone(
+    whole: Command, number: signal.Signals
+) -> None:
     stranger = subprocess.Popen(
         ["ip", "netns", "exec", whole.host("broker-1")["provider_id"], "sleep", "600"],
     )
     try:
         with whole.start(*whole.run()) as process:
             started(whole, "client-4", "E")
-            process.kill()
+            process.send_signal(number)
+            process.communicate(timeout=60)
+        assert process.returncode == (130 if number == signal.SIGINT else -number)
         until(lambda: all(whole.ours(host) == [] for host in HOSTS), "agents should end what they started")
         assert stranger.poll() is None
     finally:
