@@ -144,6 +144,8 @@ class LabSite:
         station = Station(host.name, line, self.inbox)
         try:
             station.wait_until_up(self._timeouts.command_s)
+            # Of runs that were killed, or kept for somebody who has looked by now.
+            station.ask("remove", path=f"{deployed.root}/runs").get(self._timeouts.command_s)
         except LabError as error:
             raise SiteError(f"no agent on {host.name}: {error}") from None
         self._watch.add(station, line)

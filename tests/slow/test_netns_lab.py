@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -40,6 +41,8 @@ def whole(command: Command) -> Command:
     states = json.loads(command("status", "--lab", "l", "--json", code=0 if _is_whole(command) else 4))
     if any(host["state"] != "ready" for host in states["hosts"]):
         command("provision", "--lab", "l", "--brokers", "3", "--clients", "4")
+    for left in (command.lab_file().parent / "hosts").glob("*/home/.labctl/*/*/runs"):
+        shutil.rmtree(left)
     return command
 
 
