@@ -40,6 +40,8 @@ def lab(hosts: int) -> Iterator[tuple[Store, Lab]]:
         name, testbed, Size(min(9, hosts), max(0, hosts - 9)), quiet, lambda lab, plan: None
     )
     try:
+        failed = [f"{host.name}: {host.detail}" for host in made.hosts if host.state != "ready"]
+        assert not failed, failed
         yield Store(name), made
     finally:
         left = steps.destroy(name, quiet).left

@@ -31,6 +31,8 @@ BRIDGE = "bridge"
 NAMESPACE = "namespace"
 AT_ONCE = 8
 LOOK_AGAIN_S = 0.02
+MISSED_MAX = 5
+"""Looks in a row that do not see a host's first process, before it counts as ended."""
 NOTE = "brokers of this lab speak without TLS; they listen only on its own network, inside this machine"
 
 
@@ -206,8 +208,11 @@ class Namespaces:
 
     def _wait(self, host: Host, first: Process | None, log: Path) -> Host:
         deadline = time.monotonic() + self._testbed.timeouts.boot_s
+        missed = 0
         while not self._answers(host):
-            if not _runs(first) or time.monotonic() > deadline:
+            # A process that is becoming another program has no arguments for a moment.
+            missed = 0 if _runs(first) else missed + 1
+            if missed > MISSED_MAX or time.monotonic() > deadline:
                 lines = log.read_text(errors="replace").strip().splitlines()
                 said = lines[-1] if lines else "it said nothing"
                 return structs.replace(host, state="failed", detail=f"its sshd does not answer: {said}")
