@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -76,6 +76,7 @@ class Cloud:
 def open_cloud(testbed: Testbed) -> Cloud:
     """Find the cloud in clouds.yaml or the environment, and log in."""
     import openstack
+    from keystoneauth1 import exceptions as auth_errors
     from openstack import exceptions
 
     for logger in ("keystoneauth", "openstack"):
@@ -83,24 +84,36 @@ def open_cloud(testbed: Testbed) -> Cloud:
         logging.getLogger(logger).addHandler(logging.NullHandler())
     assert isinstance(testbed.options, OpenStackOptions)
     wanted = testbed.options.cloud or os.environ.get("OS_CLOUD", "")
+    known: list[str] = []
     try:
         loader = openstack.config.OpenStackConfig()
+        known = sorted(set(loader.get_cloud_names()) - {"defaults", "envvars"})
         region = loader.get_one(cloud=wanted or None, compute_default_microversion=COMPUTE_MICROVERSION)
         region.config["api_timeout"] = testbed.timeouts.request_s
+        _check_password(wanted, region.config)
         connection = openstack.connection.Connection(config=region)
-    except exceptions.ConfigException as error:
-        known = sorted(str(name) for name in loader.get_cloud_names() if name != "envvars")
-        raise ProviderError(_no_such_cloud(wanted, known, str(error))) from None
+    except (exceptions.ConfigException, auth_errors.ClientException) as error:
+        raise ProviderError(_no_such_cloud(wanted, known, _one_line(str(error)))) from None
     return Cloud(connection, wanted or "of the environment", testbed.timeouts)
+
+
+def _check_password(wanted: str, config: Mapping[str, Any]) -> None:
+    """The library says this with an exception of no kind at all."""
+    by_password = "password" in (config.get("auth_type") or "password")
+    if by_password and config.get("auth") and not config["auth"].get("password"):
+        raise ProviderError(
+            f"no password is given for the cloud {wanted!r}: write it into clouds.yaml or secure.yaml, or set "
+            "OS_PASSWORD"
+        )
 
 
 def _no_such_cloud(wanted: str, known: list[str], said: str) -> str:
     if not wanted:
-        hint = f"it knows {', '.join(known)}" if known else "there is no clouds.yaml"
+        hint = f"clouds.yaml has {', '.join(known)}" if known else f"there is no clouds.yaml ({said})"
         return f"which cloud? Name one with --cloud, OS_CLOUD or in the testbed file; {hint}"
     if wanted in known:
         return f"the cloud {wanted!r} cannot be used as clouds.yaml describes it: {said}"
-    hint = f"it has {', '.join(known)}" if known else "no clouds.yaml was found"
+    hint = f"it has {', '.join(known)}" if known else f"it has none ({said})"
     return f"clouds.yaml has no cloud {wanted!r}; {hint}"
 
 

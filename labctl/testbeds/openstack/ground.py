@@ -6,6 +6,7 @@ router interfaces and tags belong to their owner and go with it; they have no jo
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from labctl.testbeds.openstack.choose import Choice
 from labctl.testbeds.openstack.cloud import Cloud, plainly
 from labctl.testbeds.openstack.kinds import Kind, Thing
 from labctl.testbeds.openstack.stock import Stock, create
+from labctl.testbeds.provider import ProviderError
 from labctl.testbeds.store import Store
 from labctl.testbeds.testbed import Bastion, Floating, MadeNetwork, OpenStackOptions
 
@@ -56,12 +58,16 @@ def names(lab: Lab) -> dict[Kind, str]:
 
 def sources(cloud: Cloud, lab: Lab) -> tuple[str, ...]:
     """From where SSH is let in: what the file says, else from where we are."""
-    import socket
-
     if lab.testbed.ssh.allow_from:
         return lab.testbed.ssh.allow_from
     if isinstance(lab.testbed.reach, Bastion):
-        found = socket.getaddrinfo(lab.testbed.reach.host, lab.testbed.reach.port, type=socket.SOCK_STREAM)
+        bastion = lab.testbed.reach
+        try:
+            found = socket.getaddrinfo(bastion.host, bastion.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ProviderError(
+                f"the bastion {bastion.host} has no address that is known here: {error.strerror}"
+            ) from None
         return tuple(dict.fromkeys(_single(str(each[4][0])) for each in found))
     return (_single(cloud.own_address()),)
 
