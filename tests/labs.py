@@ -132,6 +132,11 @@ class Command:
                 each.update(changes)
         self.lab_file().write_text(json.dumps(lab))
 
+    def on_hosts(self, pattern: str) -> list[Path]:
+        """What labctl has put into the homes of the lab's hosts."""
+        hosts = (self.lab_file().parent / "hosts").iterdir()
+        return [path for host in hosts for path in (host / "home" / ".labctl").glob(pattern)]
+
     @contextmanager
     def timeouts(self, **changes: float) -> Iterator[None]:
         """Others than the testbed's, for the length of a block."""

@@ -41,7 +41,7 @@ def whole(command: Command) -> Command:
     states = json.loads(command("status", "--lab", "l", "--json", code=0 if _is_whole(command) else 4))
     if any(host["state"] != "ready" for host in states["hosts"]):
         command("provision", "--lab", "l", "--brokers", "3", "--clients", "4")
-    for left in (command.lab_file().parent / "hosts").glob("*/home/.labctl/*/*/runs"):
+    for left in command.on_hosts("*/*/runs"):
         shutil.rmtree(left)
     return command
 
@@ -88,8 +88,7 @@ def test_an_experiment_on_a_lab_leaves_what_one_on_this_machine_does_and_what_th
 
     # Nothing runs any more, and nothing of the repetition is left on the hosts.
     assert all(whole.ours(host) == [] for host in HOSTS)
-    homes = whole.lab_file().parent / "hosts"
-    assert list(homes.glob("*/home/.labctl/*/*/runs/*")) == []
+    assert whole.on_hosts("*/*/runs/*") == []
 
 
 def test_what_is_there_is_not_brought_again_and_its_hash_names_it(whole: Command) -> None:
@@ -267,7 +266,5 @@ def test_machines_that_exist_already_are_a_lab_too(whole: Command, tmp_path: Pat
     removed = json.loads(whole("destroy", "--lab", "borrowed", "--yes", "--json"))
     assert len(removed["deleted"]) == 7
     assert removed["left"] == []
-    homes = whole.lab_file().parent / "hosts"
-    mine = whole.lab()["id"]
-    assert {path.name for path in homes.glob("*/home/.labctl/*")} <= {mine}
+    assert {path.name for path in whole.on_hosts("*")} <= {whole.lab()["id"]}
     assert "ready" in whole("status", "--lab", "l")
