@@ -10,7 +10,10 @@ BIN := .venv/bin
 # Touched when .venv holds what the lock file says: a second run finds nothing to do.
 VENV := .venv/.installed
 
-.PHONY: help demo test test-fast lint format lock clean system-packages
+# The same for the OpenStack services that some tests start.
+OPENSTACK := .venv-openstack/.installed
+
+.PHONY: help demo test test-fast lint format lock openstack-lock clean system-packages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -18,7 +21,7 @@ help: ## list the targets
 demo: $(VENV) ## an exchange, a proof, the benchmark, a quick experiment with its report: minutes
 	$(BIN)/python -m labctl.demo
 
-test: $(VENV) system-packages lint ## everything: lint, types, import rules, all tests
+test: $(VENV) system-packages $(OPENSTACK) lint ## everything: lint, types, import rules, all tests
 	$(BIN)/pytest
 
 test-fast: $(VENV) lint ## lint, types, import rules, unit tests: under a minute
@@ -39,12 +42,20 @@ lock: $(VENV) ## remake requirements.lock with the newest versions
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 	  --upgrade --no-emit-index-url --no-header --quiet --output-file requirements.lock
 
+openstack-lock: $(VENV) ## remake the lock of the OpenStack services that tests start
+	$(BIN)/uv pip compile tests/openstack/requirements.in --universal --python-version 3.11 --generate-hashes \
+	  --upgrade --no-emit-index-url --no-header --no-annotate --quiet \
+	  --output-file tests/openstack/requirements.lock
+
 clean: ## remove what make and the tools have made, .venv included
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-openstack build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 system-packages:
 	@tests/system-packages.sh
+
+$(OPENSTACK): tests/openstack/requirements.lock tests/openstack/make-venv.sh | $(VENV)
+	@tests/openstack/make-venv.sh
 
 $(VENV): requirements.lock pyproject.toml .ci/make-venv
 	@.ci/make-venv

@@ -22,6 +22,7 @@ from labctl.calibrate import Calibration, Outcome, Procedure
 from labctl.exits import UsageProblem
 from labctl.experiment import Cell, Links
 from labctl.runner import Job, Watch
+from labctl.site import Site
 
 NEEDS_TRANSACTIONS = 200
 NEEDS_WAIT_MS = 100.0
@@ -31,6 +32,16 @@ WARM_UP = 3
 
 class Stale(UsageProblem):
     """A calibration that was made under other conditions."""
+
+
+class Where(Struct, frozen=True):
+    """The machines that something is run or calibrated on."""
+
+    kind: str = "local"
+    testbed: dict[str, Any] = {}
+    """What `run.json` says besides."""
+    machine: dict[str, Any] = {}
+    """What measurements depend on; nothing: this machine."""
 
 
 class Setting(Struct, frozen=True):
@@ -44,14 +55,16 @@ class Setting(Struct, frozen=True):
     transactions: int
     """So many correct ones in a row, of all coordinators together."""
     procedure: Procedure = "needs"
+    where: Where = Where()
 
     @property
     def name(self) -> str:
         bare = "" if self.links is not None else "-nodelay"
-        return f"{self.cell.id}-{self.transactions}x{self.repetitions}-seed{self.seed}{bare}"
+        there = "" if self.where.kind == "local" else f"-{self.where.kind}"
+        return f"{self.cell.id}-{self.transactions}x{self.repetitions}-seed{self.seed}{bare}{there}"
 
     def configuration(self) -> dict[str, Any]:
-        machine = provenance.machine()
+        machine = self.where.machine or provenance.machine()
         return {
             **self.cell.parameters(),
             "delay": None if self.links is None else msgspec.structs.asdict(self.links),
@@ -125,8 +138,11 @@ def describe(setting: Setting, calibration: Calibration) -> dict[str, Any]:
 class Bench:
     """Runs transactions of a cell with a given wait, spread over the placements of its repetitions."""
 
-    def __init__(self, setting: Setting, scratch: Path, watch: Watch, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, setting: Setting, site: Site, scratch: Path, watch: Watch, say: Callable[[str], None]
+    ) -> None:
         self._setting = setting
+        self._site = site
         self._scratch = scratch
         self._watch = watch
         self._say = say
@@ -178,7 +194,7 @@ class Bench:
         folder = self._scratch / "calibration"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        ran = runner.run(job, folder, self._watch)
+        ran = runner.run(job, folder, self._site, self._watch)
         look(folder)
         shutil.rmtree(folder)
         return ran.records
@@ -186,11 +202,12 @@ class Bench:
 
 def make(
     setting: Setting,
+    site: Site,
     scratch: Path,
     watch: Watch = lambda progress: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Calibration:
-    bench = Bench(setting, scratch, watch, say)
+    bench = Bench(setting, site, scratch, watch, say)
     assert setting.cell.step_ms is not None, "only BL-WAIT is calibrated"
     search = calibrate.Search(bench.run, setting.cell.step_ms, setting.transactions)
     if setting.procedure == "paper":

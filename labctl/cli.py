@@ -14,7 +14,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from labctl import bench_cli, check_cli, doctor, overlay_cli, report_cli, run_cli, simulate_cli
+from labctl import (
+    bench_cli,
+    check_cli,
+    doctor,
+    lab_cli,
+    overlay_cli,
+    report_cli,
+    run_cli,
+    simulate_cli,
+    testbed_cli,
+)
 from labctl.exits import DONE, INFRASTRUCTURE, INTERRUPTED, LabError
 from labctl.output import Output, print_error
 
@@ -55,6 +65,15 @@ app.command("calibrate-wait", epilog="Example: labctl calibrate-wait --step 1ms 
 app.command("report", epilog="Example: labctl report results/base/latest --json | jq '.claims[]'")(
     report_cli.command
 )
+app.command(
+    "provision",
+    epilog="Example: labctl provision --testbed experiments/testbeds/openstack.yaml --brokers 3 --clients 4",
+)(testbed_cli.provision)
+app.command("status", epilog="Example: labctl status --json | jq '.hosts[] | .address'")(testbed_cli.status)
+app.command("destroy", epilog="Example: labctl destroy --lab default --yes")(testbed_cli.destroy)
+app.command("ssh", epilog="Example: labctl ssh broker-1 -- uptime")(lab_cli.ssh)
+app.command("logs", epilog="Example: labctl logs broker-1 b1 --lines 50")(lab_cli.logs)
+app.command("gc", epilog="Example: labctl gc --dry-run")(testbed_cli.gc)
 
 
 def _print_version(wanted: bool) -> None:
@@ -74,19 +93,27 @@ def root(
 
 @app.command("doctor", epilog="Example: labctl doctor --json | jq '.checks[] | select(.ok == false)'")
 def run_doctor(
+    testbed: Annotated[
+        str | None, typer.Option(help="Check this testbed instead: its file, or its kind.")
+    ] = None,
+    brokers: Annotated[int, typer.Option(min=0, help="Hosts for brokers that the testbed must hold.")] = 3,
+    clients: Annotated[int, typer.Option(min=0, help="Hosts for clients that it must hold.")] = 4,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
-    """Check whether this machine is fit for a local lab, and say what to do where it is not.
+    """Check whether this machine, or a testbed, is fit for a lab, and say what to do where it is not.
 
     Ends with 0 when every required check is well, and with 4 otherwise; optional checks only advise.
     """
     out = Output(json)
-    checks = doctor.examine()
+    if testbed is None:
+        title, checks = "This machine", doctor.examine()
+    else:
+        title, checks = testbed_cli.examine(testbed, brokers, clients)
     ok = doctor.all_required_ok(checks)
     out.document({"ok": ok, "checks": checks})
     if not json:
         rows = [(_verdict(check), check.name, check.detail, check.advice) for check in checks]
-        out.table("This machine", ("verdict", "check", "found", "advice"), rows)
+        out.table(title, ("verdict", "check", "found", "advice"), rows)
     if not ok:
         raise typer.Exit(INFRASTRUCTURE)
 

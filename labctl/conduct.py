@@ -13,15 +13,18 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from labctl import calibrations, choice, experiment, provenance, results, runner, schedule
 from labctl.calibrate import Procedure
-from labctl.calibrations import Setting
+from labctl.calibrations import Setting, Where
 from labctl.exits import LabError
 from labctl.experiment import Cell, Disruption, Experiment, Links
 from labctl.results import Folder, ResumeRefused
 from labctl.runner import Job, Progress, Ran
 from labctl.schedule import Profile, Unit
+from labctl.site import Site
+from labctl.station import HostLost
 
 FAILURES_IN_A_ROW_MAX = 3
 """After so many something is wrong that trying the next one will not mend."""
@@ -43,6 +46,12 @@ class Order(Struct, frozen=True):
     seed: int
     links: Links | None
     only: tuple[str, ...] = ()
+    where: Where = Where()
+
+    def at(self, site: Site) -> Order:
+        """The same, on these machines."""
+        described = site.describe()
+        return replace(self, where=Where(described.pop("kind"), described, site.machine()))
 
     @property
     def disruption(self) -> Disruption:
@@ -52,8 +61,21 @@ class Order(Struct, frozen=True):
     def units(self) -> list[Unit]:
         return schedule.units(self.cells, self.repetitions, self.seed)
 
+    def job(self, unit: Unit, wait_ms: float | None = None) -> Job:
+        return Job(
+            unit=unit,
+            transactions=self.profile.transactions,
+            warm_up=self.profile.warm_up,
+            links=self.links,
+            wait_ms=wait_ms,
+            disruption=self.disruption,
+            profile=self.profile.name,
+        )
+
     def setting(self, cell: Cell, procedure: Procedure = "needs") -> Setting:
-        return Setting(cell, self.links, self.seed, self.repetitions, self.profile.calibration, procedure)
+        return Setting(
+            cell, self.links, self.seed, self.repetitions, self.profile.calibration, procedure, self.where
+        )
 
     def run(self) -> dict[str, Any]:
         """What `run.json` says."""
@@ -63,11 +85,11 @@ class Order(Struct, frozen=True):
             "seed": self.seed,
             "resolved": self._resolved(),
             "cells": self._cells(),
-            "testbed": {"kind": "local", "delay": self._delay()},
+            "testbed": {"kind": self.where.kind, **self.where.testbed, "delay": self._delay()},
             "code": provenance.code(choice.modules(self.cells)),
             "git": provenance.git(),
             "versions": provenance.versions(),
-            "machine": provenance.machine(),
+            "machine": self.where.machine or provenance.machine(),
         }
 
     def _resolved(self) -> dict[str, Any]:
@@ -165,9 +187,24 @@ def _refuse_new_calibrations(root: Path, folder: Folder, what: Order) -> None:
             )
 
 
-def carry_out(root: Path, folder: Folder, what: Order, view: View, recalibrate: bool = False) -> Report:
+class Choices(Struct, frozen=True):
+    """How it is carried out."""
+
+    recalibrate: bool = False
+    keep_on_failure: bool = False
+    """What has failed is left running, for somebody to look at; nothing else is begun."""
+
+
+CHOICES = Choices()
+
+
+def carry_out(
+    root: Path, folder: Folder, what: Order, site: Site, view: View, choices: Choices = CHOICES
+) -> Report:
     """Everything that is not finished. The caller holds the lock."""
-    waits = _calibrated(root, folder, what, view, recalibrate)
+    if facts := site.facts():
+        results.write_json(folder.path / "hosts.json", facts)
+    waits = _calibrated(root, folder, what, site, view, choices.recalibrate)
     done = folder.finished()
     left = [unit for unit in what.units() if unit.key not in done]
     todo = [unit for unit in left if not unit.cell.waits or unit.cell.id in waits]
@@ -182,12 +219,14 @@ def carry_out(root: Path, folder: Folder, what: Order, view: View, recalibrate: 
     for place, unit in enumerate(todo):
         view.started(unit, pace.left_s([each.cell.id for each in todo[place:]]))
         try:
-            ran = _one(folder, what, unit, waits.get(unit.cell.id), view)
+            ran = _one(folder, what, unit, waits.get(unit.cell.id), site, view, choices.keep_on_failure)
         except LabError as error:
             failed.append(unit.label)
             in_a_row += 1
             kept = folder.keep_failed(folder.staged(*unit.key), *unit.key, str(error))
             view.failed(unit, str(error), kept)
+            if isinstance(error, HostLost) or choices.keep_on_failure:
+                raise GaveUp(f"{unit.label} has failed: {error}; its logs are in {kept}") from error
             if in_a_row == FAILURES_IN_A_ROW_MAX:
                 raise GaveUp(
                     f"{in_a_row} repetitions in a row have failed, the last because {error}; "
@@ -201,23 +240,18 @@ def carry_out(root: Path, folder: Folder, what: Order, view: View, recalibrate: 
     return Report(str(folder.path), len(folder.finished()), len(what.units()), tuple(failed))
 
 
-def _one(folder: Folder, what: Order, unit: Unit, wait_ms: float | None, view: View) -> Ran:
+def _one(
+    folder: Folder, what: Order, unit: Unit, wait_ms: float | None, site: Site, view: View, keep: bool
+) -> Ran:
     staged = folder.start(*unit.key)
-    job = Job(
-        unit=unit,
-        transactions=what.profile.transactions,
-        warm_up=what.profile.warm_up,
-        links=what.links,
-        wait_ms=wait_ms,
-        disruption=what.disruption,
-        profile=what.profile.name,
-    )
-    ran = runner.run(job, staged, view.progress)
+    ran = runner.run(what.job(unit, wait_ms), staged, site, view.progress, keep)
     folder.finish(staged, *unit.key)
     return ran
 
 
-def _calibrated(root: Path, folder: Folder, what: Order, view: View, anew: bool) -> Mapping[str, float]:
+def _calibrated(
+    root: Path, folder: Folder, what: Order, site: Site, view: View, anew: bool
+) -> Mapping[str, float]:
     """Wait by cell; those that are missing are made now. A cell that none can be found for is left out."""
     waiting = [cell for cell in what.cells if cell.waits]
     found: dict[str, float] = {}
@@ -235,7 +269,9 @@ def _calibrated(root: Path, folder: Folder, what: Order, view: View, anew: bool)
         setting = what.setting(cell)
         began = time.monotonic()
         try:
-            calibration = calibrations.make(setting, folder.path / ".running", view.progress, view.say)
+            calibration = calibrations.make(setting, site, folder.path / ".running", view.progress, view.say)
+        except HostLost:
+            raise
         except LabError as error:
             view.say(f"{cell.id} could not be calibrated and is left out; --resume tries again: {error}")
             continue

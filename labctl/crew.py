@@ -1,48 +1,45 @@
-"""The processes of a run: the lock that lets one run at a time, scenario clients, and what a killed run left.
+"""The processes of one repetition, brokers and clients, wherever they run; and the lock for this machine.
 
-Every client is written down with its pid and start time before it is used, in one file per user, together with
-the folder that stands on its command line: what a `kill -9` of labctl leaves is found by either, and stopped.
-Brokers are found in the same way by `labctl.overlay`.
+All of them are started through the agents of a `Site`. What they print comes back through one queue, and so
+does the end of any of them, or of a host.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import selectors
-import subprocess
+import queue
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
-import msgspec
-
-from labctl import drivers, overlay, overlay_state, processes
+from labctl import drivers, launch, nodefile, overlay_state
 from labctl.exits import LabError
-from labctl.processes import Process
+from labctl.observer import OBSERVER, Observer
+from labctl.site import Post, Site
+from labctl.station import REQUEST_S, Answer, Ended, HostLost, Lost, News, Said
+from labctl.topology import Topology
+from playbooks import start
 
-OVERLAY = "experiment"
-"""Name of the overlay of whatever is run or calibrated; the lock makes sure that there is one."""
-STOP_S = 5.0
+FOLDERS = ("history", "nodes", "tables", "rates")
+START_S = 20.0
+"""For the overlay to come up."""
 
 
 class CrewError(LabError):
-    """A client that has ended, or that says nothing any more."""
+    """A process that has ended, or that says nothing any more."""
 
 
 class Busy(LabError):
     """Somebody else is measuring on this machine."""
 
 
-def _state() -> Path:
-    return overlay_state.root() / "run"
-
-
 @contextmanager
-def locked() -> Iterator[list[str]]:
-    """The machine for ourselves; what an earlier run has left is stopped first, and told."""
-    folder = _state()
+def locked() -> Iterator[None]:
+    """The machine for ourselves."""
+    folder = overlay_state.root() / "run"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -59,182 +56,228 @@ def locked() -> Iterator[list[str]]:
             ) from None
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        yield stop_leftovers()
+        yield
     finally:
         os.close(handle)
-
-
-def stop_leftovers() -> list[str]:
-    """One sentence for each process that was still there. For the holder of the lock."""
-    stopped = [
-        f"broker {one.broker} of an earlier run (pid {one.pid}) {one.how}"
-        for one in overlay.down(OVERLAY)
-        if one.how != "was not running"
-    ]
-    found = _left_clients()
-    how = processes.stop(found, STOP_S)
-    stopped += [f"client of an earlier run (pid {pid}) {text}" for pid, text in how.items()]
-    _file().unlink(missing_ok=True)
-    return stopped
-
-
-def _file() -> Path:
-    return _state() / "clients.jsonl"
-
-
-class _Entry(msgspec.Struct):
-    folder: str
-    pid: int | None = None
-    started: int | None = None
-
-
-def _left_clients() -> list[Process]:
-    try:
-        lines = _file().read_bytes().splitlines()
-    except FileNotFoundError:
-        return []
-    entries = []
-    for line in lines:
-        with suppress(msgspec.MsgspecError):  # the last one may be torn
-            entries.append(msgspec.json.decode(line, type=_Entry))
-    recorded = {(entry.pid, entry.started) for entry in entries}
-    folders = tuple(f"{entry.folder}{os.sep}" for entry in entries)
-
-    def is_ours(process: Process) -> bool:
-        return (process.pid, process.started) in recorded or _works_in(process, folders)
-
-    return processes.find(is_ours)
-
-
-def _works_in(process: Process, folders: tuple[str, ...]) -> bool:
-    """For one that was started, but not yet written down, when labctl was killed."""
-    if "--scenario" not in " ".join(process.arguments):
-        return False
-    return any(argument.partition("=")[2].startswith(folders) for argument in process.arguments)
-
-
-def _write_down(entry: _Entry) -> None:
-    handle = os.open(_file(), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(handle, msgspec.json.encode(entry) + b"\n")
-    finally:
-        os.close(handle)
-
-
-def _environment() -> dict[str, str]:
-    """What we can import, clients can: somebody's own scenario may be a file of the directory that we are in."""
-    paths = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
 class Member:
-    """A running client."""
+    """A client that was started."""
 
-    def __init__(self, client: drivers.Client, command: Sequence[str], folder: Path) -> None:
+    def __init__(self, client: drivers.Client, post: Post) -> None:
         self.client = client
-        self.errors = folder / "nodes" / f"{client.name}.err"
-        pipe = subprocess.PIPE if client.coordinates else subprocess.DEVNULL
-        with self.errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=_environment(),
-                stdin=pipe,
-                stdout=pipe,
-                stderr=errors,
-                start_new_session=True,
-            )
-        seen = processes.look(self.process.pid)
-        self.seen = seen
-        _write_down(_Entry(str(folder), self.process.pid, seen.started if seen else None))
-        self._rest = b""
-
-    def check(self) -> None:
-        """Raises if it has ended other than well."""
-        code = self.process.poll()
-        if code:
-            raise CrewError(f"client {self.client.name} ended with {code}: {self.last_words()}")
-
-    def last_words(self) -> str:
-        lines = self.errors.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"it said nothing (see {self.errors})"
+        self.post = post
+        self.has_ended = False
 
     def tell(self, word: str) -> None:
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(f"{word}\n".encode())
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            self.process.wait(STOP_S)
-            self.check()
-            raise CrewError(f"client {self.client.name} does not listen any more") from None
-
-    def read(self) -> list[drivers.Line]:
-        """What it has printed since; call it when there is something."""
-        assert self.process.stdout is not None
-        block = os.read(self.process.stdout.fileno(), 1 << 16)
-        *lines, self._rest = (self._rest + block).split(b"\n")
-        return [drivers.parse(line) for line in lines if line]
-
-    def close(self) -> None:
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
+        self.post.station.ask("tell", name=self.client.name, text=word).get()
 
 
 class Crew:
-    """The clients of one repetition."""
+    """Everything that runs for one repetition, whose results belong in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, site: Site, folder: Path, brokers: Sequence[str], clients: Sequence[drivers.Client]
+    ) -> None:
         self.folder = folder
         self.members: list[Member] = []
-        self._selector = selectors.DefaultSelector()
-        _write_down(_Entry(str(folder)))
+        self._site = site
+        self._brokers = tuple(brokers)
+        self._clients = tuple(clients)
+        self._places = site.place(self._brokers, [client.name for client in clients])
+        self._posts = list({post.name: post for post in self._places.values()}.values())
+        self._faults: list[LabError] = []
+        """Told by `check`, the first one first."""
+        self._lines: list[tuple[Member, drivers.Line]] = []
+        self._observer: Observer | None = None
+        self._observed: list[str] = []
 
-    def add(self, client: drivers.Client, command: Sequence[str]) -> None:
-        member = Member(client, command, self.folder)
-        self.members.append(member)
-        if client.coordinates:
-            assert member.process.stdout is not None
-            self._selector.register(member.process.stdout, selectors.EVENT_READ, member)
+    def begin(self) -> None:
+        """An empty place for files on every host."""
+        for name in FOLDERS:
+            (self.folder / name).mkdir(exist_ok=True)
+        answers = [p.station.ask("begin", folder=self._at(p), folders=FOLDERS) for p in self._posts]
+        for answer in answers:
+            answer.get()
+
+    def _at(self, post: Post) -> str:
+        return str(self._site.workplace(self.folder, post))
+
+    # Brokers
+
+    def start_brokers(self, tree: Topology, history_detail: str) -> dict[str, str]:
+        """Their addresses, when every broker answers and every link stands."""
+        addresses = self._free_addresses(tree.brokers)
+        common = nodefile.Common(history_detail=history_detail)
+        self._observer = self._start_observer()
+        starting = []
+        for node in nodefile.plan(tree, addresses, common):
+            post = self._places[node.id]
+            there = replace(node, common=replace(common, history_folder=f"{self._at(post)}/history"))
+            config = f"{self._at(post)}/nodes/{node.id}.toml"
+            starting.append(post.station.ask("write", path=config, text=nodefile.emit(there)))
+            command = start.broker(post.python, config)
+            starting.append(self._start(node.id, command, post, f"nodes/{node.id}.jsonl"))
+        for answer in starting:
+            answer.get()
+        self._wait_until_linked(tree, addresses)
+        return addresses
+
+    @property
+    def observer(self) -> Observer:
+        assert self._observer is not None, "brokers first"
+        return self._observer
+
+    def _free_addresses(self, brokers: Sequence[str]) -> dict[str, str]:
+        addresses: dict[str, str] = {}
+        for post in self._posts:
+            here = [broker for broker in brokers if self._places[broker] is post]
+            if here:
+                found = post.station.ask("ports", address=post.address, count=len(here)).get()["ports"]
+                addresses |= {b: _joined(post.address, port) for b, port in zip(here, found, strict=True)}
+        return {broker: addresses[broker] for broker in brokers}
+
+    def _start_observer(self) -> Observer:
+        post = self._places[self._brokers[0]]
+        self._start(OBSERVER, start.observer(post.python), post, None, talks=True).get()
+        return Observer(post, self._until_observed)
+
+    def _wait_until_linked(self, tree: Topology, addresses: Mapping[str, str]) -> None:
+        deadline = time.monotonic() + START_S
+        while True:
+            missing = launch.missing_in(tree, self.observer.documents(addresses))
+            self.check()
+            if not missing:
+                return
+            if time.monotonic() > deadline:
+                more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+                raise CrewError(f"the overlay did not come up in {START_S:g} s: {missing[0]}{more}")
+            time.sleep(launch.POLL_S)
+
+    # Clients
+
+    def start_client(self, client: drivers.Client, given: drivers.Given, address: str) -> None:
+        post = self._places[client.name]
+        command = drivers.command(given, client, address, PurePosixPath(self._at(post)), post.python)
+        self._start(
+            client.name,
+            command,
+            post,
+            None if client.coordinates else os.devnull,
+            talks=client.coordinates,
+        ).get()
+        self.members.append(Member(client, post))
 
     @property
     def coordinators(self) -> list[Member]:
         return [member for member in self.members if member.client.coordinates]
 
-    def news(self, limit_s: float) -> list[tuple[Member, list[drivers.Line]]]:
-        """What coordinators have printed, or nothing when the time is over or one of them has ended."""
-        found = []
-        for key, _ in self._selector.select(limit_s):
-            member: Member = key.data
-            lines = member.read()
-            found.append((member, lines))
-            if not lines and member.process.poll() is not None:
-                self._selector.unregister(key.fileobj)
-        return found
+    def news(self, limit_s: float) -> list[tuple[Member, drivers.Line]]:
+        """What coordinators have printed, or nothing when the time is over or something has ended."""
+        self._receive(limit_s)
+        lines, self._lines = self._lines, []
+        return lines
 
     def check(self) -> None:
-        for member in self.members:
-            member.check()
+        """Raises if anything has ended that should not have."""
+        self._receive(0)
+        if self._faults:
+            # A host's end explains all the others.
+            raise next((fault for fault in self._faults if isinstance(fault, HostLost)), self._faults[0])
 
     def wait(self, limit_s: float) -> None:
-        """Until all have ended by themselves."""
+        """Until all clients have ended by themselves."""
         deadline = time.monotonic() + limit_s
-        for member in self.members:
-            try:
-                member.process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise CrewError(f"client {member.client.name} did not end within {limit_s:g} s") from None
-            member.check()
+        while running := [member for member in self.members if not member.has_ended]:
+            self.check()
+            if time.monotonic() > deadline:
+                raise CrewError(f"client {running[0].client.name} did not end within {limit_s:g} s")
+            self._receive(0.1)
+        self.check()
 
-    def stop(self) -> None:
-        """Whatever still runs; returns when nothing does."""
-        self._selector.close()
-        # Not only the members: an interrupt may have come between the start of one and its being added.
-        processes.stop(_left_clients(), STOP_S)
-        for member in self.members:
-            member.close()
-            with suppress(subprocess.TimeoutExpired):
-                member.process.wait(STOP_S)
-        _file().unlink(missing_ok=True)
+    # The end
+
+    def stop(self) -> list[str]:
+        """Whatever still runs, and bring the files home; returns what could not be had, when nothing runs."""
+        problems = []
+        for post, answer in [(post, post.station.ask("stop")) for post in self._posts]:
+            try:
+                answer.get(2 * REQUEST_S)
+            except LabError as error:
+                problems.append(f"{post.name}: {error}")
+        self._receive(0)
+        return [*problems, *self._site.gather(self.folder, clear=True)]
+
+    def leave(self) -> list[str]:
+        """For somebody who wants to look: all goes on running until the next run or `labctl destroy`."""
+        problems = []
+        for post, answer in [(post, post.station.ask("leave")) for post in self._posts]:
+            try:
+                answer.get()
+                post.station.close()
+            except LabError as error:
+                problems.append(f"{post.name}: {error}")
+        return [*problems, *self._site.gather(self.folder, clear=False)]
+
+    # What happens meanwhile
+
+    def _start(
+        self, name: str, command: Sequence[str], post: Post, out: str | None, talks: bool = False
+    ) -> Answer:
+        return post.station.ask(
+            "start",
+            name=name,
+            command=command,
+            folder=self._at(post),
+            out=out,
+            err=f"nodes/{name}.err",
+            talks=talks,
+        )
+
+    def _until_observed(self, limit_s: float) -> str:
+        """The observer's next answer."""
+        deadline = time.monotonic() + limit_s
+        while not self._observed:
+            if time.monotonic() > deadline:
+                raise CrewError(f"brokers could not be asked: nothing came back within {limit_s:g} s")
+            self._receive(0.1)
+            self.check()
+        return self._observed.pop(0)
+
+    def _receive(self, limit_s: float) -> None:
+        inbox = self._site.inbox
+        try:
+            self._take(inbox.get(timeout=limit_s) if limit_s else inbox.get_nowait())
+            while True:
+                self._take(inbox.get_nowait())
+        except queue.Empty:
+            return
+
+    def _take(self, news: News) -> None:
+        if isinstance(news, Lost):
+            self._faults.append(HostLost(f"host {news.host} is lost: {news.why}"))
+            return
+        member = next((m for m in self.members if m.client.name == news.name), None)
+        if isinstance(news, Said):
+            if news.name == OBSERVER:
+                self._observed.append(news.text)
+            elif member is not None:
+                self._lines.append((member, drivers.parse(news.text.encode())))
+            return
+        if member is not None:
+            member.has_ended = True
+            if news.code == 0:
+                return
+        self._faults.append(CrewError(f"{self._named(news.name)} ended with {news.code}: {self._why(news)}"))
+
+    def _named(self, name: str) -> str:
+        kind = "broker" if name in self._brokers else "" if name == OBSERVER else "client"
+        return f"{kind} {name}".strip()
+
+    def _why(self, ended: Ended) -> str:
+        lines = ended.last.strip().splitlines()
+        return lines[-1] if lines else f"it said nothing (see {self.folder / 'nodes'})"
+
+
+def _joined(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -28,7 +28,6 @@ AGENTS = 2
 """In every scenario, as in the paper."""
 PATIENCE_S = 5.0
 """How long an acknowledgement is waited for; the wait of BL-WAIT comes on top."""
-PROGRAM = (sys.executable, "-m", "client")
 
 
 class DriverError(LabError):
@@ -82,8 +81,10 @@ def clients(cell: Cell) -> list[str]:
     return [client.name for client in cast(cell)]
 
 
-def command(given: Given, client: Client, address: str, folder: Path) -> list[str]:
-    """One client; its files go below `folder`."""
+def command(
+    given: Given, client: Client, address: str, folder: PurePath, python: Sequence[str] = (sys.executable,)
+) -> list[str]:
+    """One client; its files go below `folder`, which may be on another machine."""
     cell = given.cell
     values: dict[str, object] = {
         "scenario": cell.scenario,
@@ -112,10 +113,10 @@ def command(given: Given, client: Client, address: str, folder: Path) -> list[st
         values["warm-up"] = given.warm_up
     # One word each: an empty or negative value must not be taken for the next option.
     options = [f"--{name}={value}" for name, value in values.items()]
-    return [*PROGRAM, *options, *(["--controlled"] if client.coordinates else [])]
+    return [*python, "-m", "client", *options, *(["--controlled"] if client.coordinates else [])]
 
 
-def _load(cell: Cell, disruption: Disruption, rates: Path) -> dict[str, object]:
+def _load(cell: Cell, disruption: Disruption, rates: PurePath) -> dict[str, object]:
     return {
         "work": cell.cast,
         "load": cell.load,

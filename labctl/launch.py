@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from labctl import ports
 from labctl.exits import INFRASTRUCTURE, USAGE, LabError, UsageProblem
 from labctl.overlay_state import BrokerRecord
 from labctl.topology import Topology
@@ -27,10 +26,8 @@ Document = dict[str, Any]
 """A broker's answer to a status request."""
 
 LOOPBACK = "127.0.0.1"
-PORT_MIN = 10_000
 POLL_S = 0.02
 ASK_TIMEOUT_S = 2.0
-_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class StartError(LabError):
@@ -111,31 +108,9 @@ def _spawn(record: BrokerRecord) -> int:
     return process.pid
 
 
-@contextmanager
-def reserved_ports(count: int) -> Iterator[list[int]]:
-    """Free loopback ports, held until the block ends.
-
-    They lie below the range from which the kernel takes ports for outgoing connections: a broker
-    that dials its neighbour must not be given the port on which a third is about to listen.
-    """
-    first = int(_EPHEMERAL_PORTS.read_text().split()[0]) if _EPHEMERAL_PORTS.exists() else 32_768
-    candidates = range(PORT_MIN, first) if first > PORT_MIN + 1_000 else range(PORT_MIN, 65_536)
-    ports: list[int] = []
-    with ExitStack() as held:
-        for port in random.sample(candidates, len(candidates)):
-            if len(ports) == count:
-                break
-            probe = socket.socket()
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                probe.close()
-                continue
-            held.enter_context(probe)
-            ports.append(port)
-        if len(ports) < count:
-            raise StartError(f"only {len(ports)} free loopback ports; the overlay needs {count}")
-        yield ports
+def reserved_ports(count: int) -> AbstractContextManager[list[int]]:
+    """Free loopback ports, held until the block ends."""
+    return ports.reserved(count, LOOPBACK)
 
 
 def ports_from(base_port: int, count: int) -> list[int]:
@@ -199,17 +174,9 @@ async def ask(
 ) -> dict[str, Document | str]:
     """Every broker at once; a sentence instead of a document where one does not answer."""
     # Imported here because only commands that talk to brokers should pay for loading the client.
-    from client.errors import ClientError
-    from client.monitor import fetch_status
+    from client import observer
 
-    async def one(address: str) -> Document | str:
-        try:
-            return await fetch_status(address, dump=dump, timeout_s=timeout_s)
-        except ClientError as error:
-            return str(error)
-
-    answers = await asyncio.gather(*(one(address) for address in addresses.values()))
-    return dict(zip(addresses, answers, strict=True))
+    return await observer.ask(addresses, dump, timeout_s)
 
 
 def _linked_brokers(document: Document) -> set[str]:

@@ -7,11 +7,9 @@ either the one or the other. Starting and stopping are in `labctl.overlay`.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from labctl import locks
 from labctl.exits import LabError, UsageProblem
 
 LOCK_WAIT_S = 2.0
@@ -125,37 +124,6 @@ def locked(name: str) -> Iterator[None]:
         raise StateError(
             f"{path.parent} cannot be made: {error.strerror}; `labctl doctor` says more"
         ) from None
-    handle = _lock(path, name)
-    try:
+    busy = StateError(f"another labctl is working on overlay {name!r}; try again when it is done")
+    with locks.exclusive(path, LOCK_WAIT_S, busy):
         yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(handle)
-
-
-def _lock(path: Path, name: str) -> int:
-    deadline = time.monotonic() + LOCK_WAIT_S
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if _try_lock(handle) and _is_at(handle, path):
-            return handle
-        os.close(handle)
-        if time.monotonic() > deadline:
-            raise StateError(f"another labctl is working on overlay {name!r}; try again when it is done")
-        time.sleep(0.02)
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_at(handle: int, path: Path) -> bool:
-    """False when the holder before us has removed the file that we have just locked."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import os
-import platform
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+
+from labctl.machine import machine
+
+__all__ = ["code", "git", "machine", "versions"]
 
 ROOT = Path(__file__).parents[1]
 
 RUNNER = (
-    "calibrate", "calibrations", "choice", "conduct", "crew", "drivers", "experiment", "launch", "needs", "nodefile",
-    "overlay", "probe", "runner", "schedule", "topology",
+    "agent", "calibrate", "calibrations", "choice", "conduct", "crew", "drivers", "experiment", "needs",
+    "nodefile", "observer", "runner", "schedule", "site", "station", "topology",
 )  # fmt: skip
 """Modules of labctl that decide what is run and measured. A change of any other changes no result."""
 _PACKAGES = ("labctl", "msgspec", "uvloop")
@@ -73,23 +74,3 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def machine() -> dict[str, Any]:
-    return {
-        "cpus": len(os.sched_getaffinity(0)),
-        "model": _cpu_model(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-    }
-
-
-def _cpu_model() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.machine()

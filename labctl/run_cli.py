@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +14,8 @@ from labctl.exits import CHECK_FAILED, UsageProblem
 from labctl.output import Output
 
 if TYPE_CHECKING:
-    from labctl.conduct import Order, Report
+    from labctl.conduct import Choices, Order, Report
+    from labctl.site import Site
 
 app = typer.Typer(no_args_is_help=True, help="Run experiments.")
 
@@ -40,6 +43,16 @@ def _complete_name() -> list[str]:
     return [*names(), ALL]
 
 
+def _complete_lab() -> list[str]:
+    from labctl.testbeds import store
+
+    return store.names()
+
+
+Lab = Annotated[
+    str | None,
+    typer.Option("--lab", help="On the hosts of this lab; see provision.", autocompletion=_complete_lab),
+]
 Name = Annotated[
     str | None,
     typer.Argument(help="Of a file in experiments/, a YAML file, or all.", autocompletion=_complete_name),
@@ -68,7 +81,12 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
     name: Name = None,
     list_: Annotated[bool, typer.Option("--list", help="Say which experiments there are.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Cells, processes, time; run nothing.")] = False,
-    testbed: Annotated[Testbed, typer.Option("--testbed", help="Where.")] = Testbed.LOCAL,
+    testbed: Annotated[Testbed, typer.Option("--testbed", help="Where, without a lab.")] = Testbed.LOCAL,
+    lab: Lab = None,
+    pack: Annotated[bool, typer.Option("--pack", help="Several processes on a host, where needed.")] = False,
+    keep_on_failure: Annotated[
+        bool, typer.Option("--keep-on-failure", help="Stop there, and leave everything running.")
+    ] = False,
     profile: ProfileOption = ProfileChoice.STANDARD,
     only: Only = None,
     repeat: Annotated[int | None, typer.Option("--repeat", min=1, max=99, help="Repetitions.")] = None,
@@ -92,13 +110,22 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
     if name is None:
         raise UsageProblem("which experiment? `labctl run experiment --list` says which there are")
     from labctl import conduct
+    from labctl.results import latest
     from labctl.schedule import PROFILES
 
     what = conduct.order(name, PROFILES[profile.value], seed, only or [], repeat, not no_delay)
     if dry_run:
         _show_plan(out, what)
+        if lab is not None:
+            from labctl.remote import dry
+
+            dry.show(out, lab, what, pack)
         return
-    report = _run(out, what, results, resume, recalibrate)
+    if resume:  # before anything is started, here or there
+        latest(results, what.name)
+    choices = conduct.Choices(recalibrate, keep_on_failure)
+    with _place(out, what, lab, pack) as there:
+        report = _run(out, what.at(there), there, results, resume, choices)
     out.document(report)
     if not json:
         out.say(f"{report.done} of {report.total} repetitions are in {report.folder}")
@@ -108,22 +135,59 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
         raise typer.Exit(CHECK_FAILED)
 
 
-def _run(out: Output, what: Order, root: Path, resume: bool, recalibrate: bool) -> Report:
-    from labctl import conduct, crew, run_view
+def _run(out: Output, what: Order, there: Site, root: Path, resume: bool, choices: Choices) -> Report:
+    from labctl import conduct, run_view
 
-    with crew.locked() as leftovers:
-        for text in leftovers:
-            out.note(text)
-        folder = conduct.resume(root, what) if resume else conduct.begin(root, what)
-        out.note(f"result folder: {folder.path}")
-        try:
-            with run_view.watching(out, len(what.units()), len(folder.finished())) as view:
-                return conduct.carry_out(root, folder, what, view, recalibrate)
-        except KeyboardInterrupt:
-            out.note(
-                f"stopped; {len(folder.finished())} of {len(what.units())} repetitions are kept: --resume goes on"
+    folder = conduct.resume(root, what) if resume else conduct.begin(root, what)
+    out.note(f"result folder: {folder.path}")
+    try:
+        with run_view.watching(out, len(what.units()), len(folder.finished())) as view:
+            return conduct.carry_out(root, folder, what, there, view, choices)
+    except KeyboardInterrupt:
+        out.note(
+            f"stopped; {len(folder.finished())} of {len(what.units())} repetitions are kept: --resume goes on"
+        )
+        raise
+
+
+@contextmanager
+def _place(out: Output, what: Order, lab: str | None, pack: bool) -> Iterator[Site]:
+    """This machine, or a lab that everything is deployed to; nobody else measures there meanwhile."""
+    from labctl import choice, crew, drivers, site, topology
+
+    with ExitStack() as held:
+        there: Site
+        if lab is None:
+            held.enter_context(crew.locked())
+            there = held.enter_context(site.local())
+        else:
+            from labctl.remote.site import at
+            from labctl.testbeds.store import Store
+
+            store = Store(lab)
+            held.enter_context(store.locked())
+            known = store.lab()
+            if known.testbed.provider == "netns":
+                held.enter_context(crew.locked())
+            there = held.enter_context(
+                at(
+                    store,
+                    known,
+                    choice.modules(what.cells),
+                    lambda host, text: out.note(f"{host}: {text}"),
+                    pack,
+                )
             )
-            raise
+            for cell in what.cells:  # before the first one is run
+                there.place(topology.standard(cell.brokers).brokers, drivers.clients(cell))
+        _tell_leftovers(out, there)
+        yield there
+
+
+def _tell_leftovers(out: Output, there: Site) -> None:
+    for post in there.posts:
+        for text in post.station.left:
+            out.note(text)
 
 
 def _list(out: Output) -> None:
@@ -202,6 +266,8 @@ def calibrate_wait(  # noqa: PLR0913, PLR0917 - each option is one choice about 
     only: Only = None,
     repeat: Annotated[int | None, typer.Option("--repeat", min=1, max=99, help="Placements.")] = None,
     no_delay: NoDelay = False,
+    lab: Lab = None,
+    pack: Annotated[bool, typer.Option("--pack", help="Several processes on a host, where needed.")] = False,
     seed: Seed = 1,
     results: Results = RESULTS,
     json: Json = False,
@@ -211,19 +277,18 @@ def calibrate_wait(  # noqa: PLR0913, PLR0917 - each option is one choice about 
     It is the smallest, in steps, with which so many transactions were all correct while some failed with one
     step less. What is kept holds for this code, machine and configuration; `labctl run experiment` uses it.
     """
-    from labctl import calibrations, crew, run_view
+    from labctl import calibrations, run_view
 
     out = Output(json)
     what = _to_calibrate(name, profile, seed, only or [], repeat, not no_delay, step)
     artefacts: list[dict[str, Any]] = []
-    with crew.locked() as leftovers:
-        for text in leftovers:
-            out.note(text)
+    with _place(out, what, lab, pack) as there:
+        what = what.at(there)
         with run_view.watching(out, len(what.cells), 0) as view:
             for number, cell in enumerate(what.cells, start=1):
                 view.calibrating(cell.id, number, len(what.cells))
                 setting = what.setting(cell, procedure.value)
-                made = calibrations.make(setting, results / ".calibrating", view.progress, view.say)
+                made = calibrations.make(setting, there, results / ".calibrating", view.progress, view.say)
                 kept = calibrations.keep(results, setting, made)
                 artefacts.append({"cell": cell.id, "path": str(calibrations.path(results, setting)), **kept})
     out.document({**(artefacts[0] if len(artefacts) == 1 else {}), "calibrations": artefacts})

@@ -6,11 +6,10 @@ either returns or raises; in both cases nothing runs any more. Nothing waits for
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from labctl import drivers, launch, nodefile, overlay, probe, results
-from labctl.crew import OVERLAY, Crew, CrewError, Member
+from labctl import drivers, launch, results
+from labctl.crew import Crew, CrewError, Member
 from labctl.drivers import Given, Line, Record
+from labctl.exits import LabError
 from labctl.experiment import Disruption, Links
-from labctl.overlay_state import OverlayState
 from labctl.schedule import Unit
+from labctl.site import Site
 from labctl.topology import Topology, standard
 
 READY_S = 60.0
@@ -74,26 +74,73 @@ class Ran(Struct, frozen=True):
     """All of it, start and stop included."""
 
 
-def run(job: Job, folder: Path, watch: Watch = lambda progress: None) -> Ran:
-    """Into an empty folder. Not from a running loop."""
+def run(
+    job: Job, folder: Path, site: Site, watch: Watch = lambda progress: None, keep_on_failure: bool = False
+) -> Ran:
+    """Into an empty folder. Unless it is to be kept as it is when it fails, nothing runs afterwards."""
     began, started = time.monotonic(), results.now()
-    for name in ("history", "nodes", "tables", "rates"):
-        (folder / name).mkdir(exist_ok=True)
-    tree = _tree(job)
+    tree, given = _tree(job), given_to_clients(job)
+    cast = drivers.cast(given.cell)
     watch(Progress("starting brokers"))
-    with _overlay(tree, job, folder) as state:
-        addresses = {broker.id: broker.address for broker in state.brokers}
+    with _crew(site, folder, tree, cast, keep_on_failure) as crew:
+        before = _processor_time(site)
+        addresses = crew.start_brokers(tree, job.history_detail)
         watch(Progress("probing links"))
-        proof = probe.prove(tree, addresses)
-        given = _given(job)
-        with _crew(given, job, addresses, folder) as crew:
-            play = _Play(crew, given, job, addresses, watch)
-            records = play.run()
+        proof = crew.observer.prove(tree, addresses)
+        for client in cast:
+            crew.start_client(client, given, addresses[job.unit.placement[client.name]])
+        play = _Play(crew, given, job, addresses, watch)
+        records = play.run()
+        stolen = _stolen(before, _processor_time(site))
     _keep_rates(folder)
     _write_lines(folder / "transactions.jsonl", records)
     results.write_json(folder / "messages.json", play.messages)
-    results.write_json(folder / "cell.json", _description(job, started, proof, play))
+    results.write_json(folder / "cell.json", _description(job, started, proof, play, stolen))
     return Ran(tuple(records), time.monotonic() - began)
+
+
+@contextmanager
+def _crew(
+    site: Site, folder: Path, tree: Topology, cast: Sequence[drivers.Client], keep_on_failure: bool
+) -> Iterator[Crew]:
+    """Whatever happens, logs are brought home; what could not be is written beside them."""
+    site.recover()
+    crew = Crew(site, folder, tree.brokers, cast)
+    try:
+        crew.begin()
+        yield crew
+    except BaseException as error:
+        left = keep_on_failure and isinstance(error, LabError)
+        _note(folder, crew.leave() if left else crew.stop())
+        raise
+    problems = crew.stop()
+    _note(folder, problems)
+    if problems:
+        raise CrewError(f"not everything could be stopped and collected: {'; '.join(problems)}")
+
+
+def _note(folder: Path, problems: Sequence[str]) -> None:
+    if problems:
+        (folder / "not-collected.txt").write_text("\n".join(problems) + "\n", encoding="utf-8")
+
+
+Usage = dict[str, dict[str, float]]
+
+
+def _processor_time(site: Site) -> Usage:
+    """By host."""
+    answers = [(post.name, post.station.ask("cpu")) for post in site.posts]
+    return {name: answer.get()["cpu"] for name, answer in answers}
+
+
+def _stolen(before: Usage, after: Usage) -> dict[str, float]:
+    """The share of each host's processor time that went to other guests of its hypervisor."""
+    shares = {}
+    for name, end in after.items():
+        start = before[name]
+        total_s = end["total_s"] - start["total_s"]
+        shares[name] = round((end["steal_s"] - start["steal_s"]) / total_s, 5) if total_s > 0 else 0.0
+    return shares
 
 
 def _tree(job: Job) -> Topology:
@@ -107,7 +154,7 @@ def _tree(job: Job) -> Topology:
     )
 
 
-def _given(job: Job) -> Given:
+def given_to_clients(job: Job) -> Given:
     cell = job.unit.cell
     is_disruption = cell.scenario == "disruption"
     transactions = job.disruption.rounds * job.disruption.instances if is_disruption else job.transactions
@@ -123,31 +170,6 @@ def _given(job: Job) -> Given:
     if job.links is None:
         return given
     return msgspec.structs.replace(given, delay=job.links.client(cell.stalls, job.unit.seed))
-
-
-@contextmanager
-def _overlay(tree: Topology, job: Job, folder: Path) -> Iterator[OverlayState]:
-    common = nodefile.Common(
-        history_folder=str((folder / "history").resolve()), history_detail=job.history_detail
-    )
-    with overlay.running(tree, OVERLAY, overlay.Settings(common=common)) as state:
-        try:
-            yield state
-        finally:
-            for broker in state.brokers:
-                shutil.copyfile(broker.log, folder / "nodes" / f"{broker.id}.jsonl")
-
-
-@contextmanager
-def _crew(given: Given, job: Job, addresses: dict[str, str], folder: Path) -> Iterator[Crew]:
-    crew = Crew(folder.resolve())
-    try:
-        for client in drivers.cast(given.cell):
-            address = addresses[job.unit.placement[client.name]]
-            crew.add(client, drivers.command(given, client, address, folder.resolve()))
-        yield crew
-    finally:
-        crew.stop()
 
 
 class _Play:
@@ -182,7 +204,7 @@ class _Play:
         self.counting_s = time.monotonic() - began
         self.messages = {n: _minus(after, before[n]) for n, after in self._count().items() if n in before}
         self._watch(Progress("collecting", self._total, self._total))
-        _keep_tables(self._addresses, self._crew.folder)
+        _keep_tables(self._crew, self._addresses)
         self._go()
         self._finish()
         return sorted(self._final, key=lambda record: (record.copy, record.number))
@@ -204,11 +226,9 @@ class _Play:
     def _until(self, reached: Callable[[], bool], silence_s: float, what: str) -> None:
         deadline = time.monotonic() + silence_s
         while not reached():
-            news = self._crew.news(POLL_S)
-            for member, lines in news:
-                for line in lines:
-                    self._take(member, line)
-                    deadline = time.monotonic() + silence_s
+            for member, line in self._crew.news(POLL_S):
+                self._take(member, line)
+                deadline = time.monotonic() + silence_s
             self._crew.check()
             if time.monotonic() > deadline:
                 raise CrewError(
@@ -241,7 +261,7 @@ class _Play:
         )
 
     def _count(self) -> dict[str, Traffic]:
-        answers = asyncio.run(launch.ask(self._addresses))
+        answers = self._crew.observer.ask(self._addresses)
         counted: dict[str, Traffic] = {}
         for broker, answer in answers.items():
             if isinstance(answer, str):
@@ -262,7 +282,9 @@ def _minus(after: Traffic, before: Traffic) -> Traffic:
     return {name: None if value is None else value - (before[name] or 0) for name, value in after.items()}
 
 
-def _description(job: Job, started: str, proof: dict[str, float], play: _Play) -> dict[str, Any]:
+def _description(
+    job: Job, started: str, proof: dict[str, float], play: _Play, stolen: dict[str, float]
+) -> dict[str, Any]:
     unit = job.unit
     return {
         "cell": unit.cell.id,
@@ -278,11 +300,12 @@ def _description(job: Job, started: str, proof: dict[str, float], play: _Play) -
         "ended": results.now(),
         "counted_s": round(play.counting_s, 6),
         "probe_ms": proof,
+        "steal": stolen,
         "load_average": os.getloadavg()[0],
     }
 
 
-def _keep_tables(addresses: dict[str, str], folder: Path) -> None:
+def _keep_tables(crew: Crew, addresses: dict[str, str]) -> None:
     """While all clients are there: afterwards nothing could be said about how events would be routed.
 
     Brokers forget a transaction a moment after its coordinator knows its outcome. What is still there after a
@@ -290,14 +313,14 @@ def _keep_tables(addresses: dict[str, str], folder: Path) -> None:
     """
     deadline = time.monotonic() + REST_S
     while True:
-        answers = asyncio.run(launch.ask(addresses, dump=True))
+        answers = crew.observer.ask(addresses, dump=True)
         if time.monotonic() > deadline or not any(_is_open(answer) for answer in answers.values()):
             break
         time.sleep(launch.POLL_S)
     for broker, answer in answers.items():
         if isinstance(answer, str):
             raise CrewError(f"broker {broker} does not show its tables: {answer}")
-        results.write_json(folder / "tables" / f"{broker}.json", answer)
+        results.write_json(crew.folder / "tables" / f"{broker}.json", answer)
 
 
 def _is_open(answer: dict[str, Any] | str) -> bool:

@@ -56,6 +56,10 @@ class Node:
     def is_sequence(self) -> bool:
         return isinstance(self._node, yaml.SequenceNode)
 
+    @property
+    def is_mapping(self) -> bool:
+        return isinstance(self._node, yaml.MappingNode)
+
     def sequence(self) -> list[Node]:
         if not isinstance(self._node, yaml.SequenceNode):
             raise self.error(f"expected a list, found {self._kind()}")

@@ -3,7 +3,14 @@
 # it says what to type, and the tests concerned are skipped, unless CI=true: then it fails.
 set -euo pipefail
 
-PACKAGES=(mosquitto chromium) # each has a program of its own name
+# A package, and the program by which it is known to be there.
+declare -A PROGRAMS=(
+  [mosquitto]=mosquitto
+  [chromium]=chromium
+  [openssh-server]=sshd
+  [mariadb-server]=mariadbd
+  [rabbitmq-server]=rabbitmq-server
+)
 POLICY=/usr/sbin/policy-rc.d
 KEPT=$POLICY.kept-by-labctl-tests
 MARK="# by labctl's tests/system-packages.sh, for the time of an installation"
@@ -16,8 +23,8 @@ give_up() {
 }
 
 missing=()
-for package in "${PACKAGES[@]}"; do
-  command -v "$package" >/dev/null || missing+=("$package")
+for package in "${!PROGRAMS[@]}"; do
+  command -v "${PROGRAMS[$package]}" >/dev/null || missing+=("$package")
 done
 ((${#missing[@]})) || exit 0
 

@@ -1,7 +1,8 @@
-"""The processes of a run: talking to coordinators, one run at a time, and what a killed run leaves."""
+"""The processes of a run: an agent that starts and stops them, talking to coordinators, what a killed run leaves."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,12 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from labctl import crew, processes
+from labctl import crew, processes, site
 from labctl.crew import Busy, Crew, CrewError
-from labctl.drivers import Client
+from labctl.drivers import Client, Given
+from labctl.experiment import Cell
+from labctl.site import Local
+from labctl.station import HostLost
 
 pytestmark = pytest.mark.slow
 
+GIVEN = Given(Cell("dispatching", "s-tx"), 1)
 COORDINATOR = Client("E", "E", 0, True)
 MEMBER = Client("D", "D", 0, False)
 ECHO = """
@@ -28,30 +33,45 @@ for line in sys.stdin:
 """
 
 
-def python(text: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-c", text, *arguments]
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "run" / "nodes").mkdir(parents=True)
+    (tmp_path / "run").mkdir(parents=True)
     return tmp_path / "run"
 
 
 @pytest.fixture
-def started(folder: Path) -> Iterator[Crew]:
-    with crew.locked():
-        found = Crew(folder)
+def here(folder: Path) -> Iterator[Local]:
+    assert folder.is_dir()
+    with site.local() as found:
         yield found
-        found.stop()
 
 
-def words(started: Crew, count: int) -> list[str]:
+@pytest.fixture
+def started(here: Local, folder: Path) -> Crew:
+    found = Crew(here, folder, ["b1"], [COORDINATOR, MEMBER])
+    found.begin()
+    return found
+
+
+def add(crew: Crew, here: Local, client: Client, program: str) -> None:
+    """A program in the place of a client's: it gets the same words behind it."""
+    here.posts[0].python = (sys.executable, "-c", program)
+    crew.start_client(client, GIVEN, "127.0.0.1:1")
+
+
+def words(crew: Crew, count: int) -> list[str]:
     found: list[str] = []
     while len(found) < count:
-        found += [line.event for _, lines in started.news(1.0) for line in lines]
+        found += [line.event for _, line in crew.news(1.0)]
     return found
+
+
+def pids() -> list[int]:
+    """What runs for us."""
+    state = Path(os.environ["XDG_STATE_HOME"])
+    records = (state / "labctl" / "run" / "agent" / "processes.jsonl").read_text()
+    return [line["pid"] for line in map(json.loads, records.splitlines()) if "pid" in line]
 
 
 def alive(pid: int) -> bool:
@@ -59,99 +79,152 @@ def alive(pid: int) -> bool:
     return seen is not None and bool(seen.arguments)
 
 
-def test_a_coordinator_hears_and_is_heard(started: Crew) -> None:
-    started.add(COORDINATOR, python(ECHO))
+def until(reached: object, limit_s: float = 20.0) -> None:
+    deadline = time.monotonic() + limit_s
+    assert callable(reached)
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_coordinator_hears_and_is_heard(started: Crew, here: Local) -> None:
+    add(started, here, COORDINATOR, ECHO)
     assert words(started, 1) == ["ready"]
     started.coordinators[0].tell("go")
     started.coordinators[0].tell("stop")
     assert words(started, 2) == ["go", "stop"]
 
 
-def test_a_client_that_ends_badly_is_told_with_its_last_words(started: Crew) -> None:
-    started.add(MEMBER, python("import sys; sys.exit('no broker there')"))
-    started.members[0].process.wait(10)
+def test_a_client_that_ends_badly_is_told_with_its_last_words(started: Crew, here: Local) -> None:
+    add(started, here, MEMBER, "import sys; sys.exit('no broker there')")
     with pytest.raises(CrewError, match="client D ended with 1: no broker there"):
-        started.check()
+        started.wait(20)
 
 
-def test_a_coordinator_that_has_gone_cannot_be_told_anything(started: Crew) -> None:
-    started.add(COORDINATOR, python("import sys; sys.exit('lost')"))
-    started.members[0].process.wait(10)
-    with pytest.raises(CrewError, match="lost"):
-        started.coordinators[0].tell("go")
-
-
-def test_a_client_that_does_not_end_is_stopped_after_the_limit(started: Crew) -> None:
-    started.add(MEMBER, python("import time; time.sleep(600)"))
+def test_a_client_that_does_not_end_is_stopped_after_the_limit(started: Crew, here: Local) -> None:
+    add(started, here, MEMBER, "import time; time.sleep(600)")
     with pytest.raises(CrewError, match="client D did not end within"):
         started.wait(0.2)
-    pid = started.members[0].process.pid
-    started.stop()
+    [pid] = pids()
+    assert started.stop() == []
     assert not alive(pid)
+
+
+def test_a_broker_that_does_not_start_says_why(started: Crew, here: Local) -> None:
+    from labctl.topology import standard
+
+    here.posts[0].address = "127.0.0.1"
+    here.posts[0].python = (
+        sys.executable,
+        "-c",
+        "import sys, time; sys.argv[2] == 'broker' and sys.exit('my disk is full'); time.sleep(600)",
+    )
+    with pytest.raises(CrewError, match="broker b1 ended with 1: my disk is full"):
+        started.start_brokers(standard(1), "outcomes")
+    assert started.stop() == []
 
 
 def test_one_run_at_a_time_has_the_machine(folder: Path) -> None:
     script = "from labctl import crew\nwith crew.locked():\n    print('locked', flush=True)\n    input()"
-    with subprocess.Popen(python(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"locked\n"
         with pytest.raises(Busy, match=f"pid {holder.pid}"), crew.locked():
             pass
         holder.communicate(b"\n", timeout=10)
-    with crew.locked() as leftovers:
-        assert leftovers == []
+    with crew.locked():
+        pass
     assert folder.exists()
+
+
+@pytest.mark.usefixtures("here")
+def test_an_agent_lets_no_second_one_start_processes() -> None:
+    with pytest.raises(site.SiteError, match="another labctl runs processes on this host"):
+        Local()
 
 
 KILLED = """
 import sys, time
 from pathlib import Path
-from labctl import crew
-from labctl.drivers import Client
-with crew.locked():
-    found = crew.Crew(Path(sys.argv[1]))
-    found.add(Client("D", "D", 0, False), [sys.executable, "-c", "import time; time.sleep(600)"])
-    print(found.members[0].process.pid, flush=True)
-    time.sleep(600)
+from labctl import site
+from labctl.crew import Crew
+from labctl.drivers import Client, Given
+from labctl.experiment import Cell
+there = site.Local()
+found = Crew(there, Path(sys.argv[1]), ["b1"], [Client("D", "D", 0, False)])
+found.begin()
+there.posts[0].python = (sys.executable, "-c", "import time; time.sleep(600)")
+found.start_client(Client("D", "D", 0, False), Given(Cell("dispatching", "s-tx"), 1), "127.0.0.1:1")
+agent = there.posts[0].station._pipe._process.pid
+print(agent, flush=True)
+time.sleep(600)
 """
 
 
-def killed_run(folder: Path) -> int:
-    """The pid of a client whose labctl was killed."""
-    with subprocess.Popen(python(KILLED, str(folder)), stdout=subprocess.PIPE) as lab:
+def killed_run(folder: Path, here_too: bool) -> list[int]:
+    """The pids of agent and client of a labctl that was killed, and its agent first if that is wanted."""
+    command = [sys.executable, "-c", KILLED, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as lab:
         assert lab.stdout is not None
-        pid = int(lab.stdout.readline())
-        os.kill(lab.pid, signal.SIGKILL)
+        agent = int(lab.stdout.readline())
+        found = [agent, *pids()]
+        if here_too:
+            os.kill(agent, signal.SIGKILL)
+        lab.kill()
         lab.wait(10)
-    return pid
+    return found
 
 
-def test_the_client_of_a_killed_run_is_found_by_its_recorded_pid_and_stopped(folder: Path) -> None:
-    pid = killed_run(folder)
-    assert alive(pid)
-    with crew.locked() as leftovers:
-        assert leftovers == [f"client of an earlier run (pid {pid}) stopped"]
-    assert not alive(pid)
-    with crew.locked() as leftovers:
-        assert leftovers == []
+def test_when_labctl_is_killed_its_agent_stops_everything_and_ends(folder: Path) -> None:
+    agent, client = killed_run(folder, here_too=False)
+    until(lambda: not alive(client) and not alive(agent))
+    with site.local() as there:
+        assert there.posts[0].station.left == []
 
 
-def test_a_client_that_was_not_yet_written_down_is_found_by_its_folder(folder: Path) -> None:
-    with crew.locked():
-        Crew(folder)  # writes its folder down, and is killed before it can write down the client
-        unrecorded = subprocess.Popen(
-            python("import time; time.sleep(600)", "--scenario=x", f"--log={folder}/nodes/D.jsonl")
-        )
-        stranger = subprocess.Popen(
-            python("import time; time.sleep(600)", "--scenario=x", f"--log={folder}2/nodes/D.jsonl")
-        )
-    try:
-        while not alive(unrecorded.pid) or not alive(stranger.pid):
-            time.sleep(0.01)
-        with crew.locked() as leftovers:
-            assert leftovers == [f"client of an earlier run (pid {unrecorded.pid}) stopped"]
+def test_what_a_killed_agent_leaves_is_stopped_by_the_next_one_and_nothing_else_is(folder: Path) -> None:
+    _, client = killed_run(folder, here_too=True)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", str(folder)]) as stranger:
+        assert alive(client)
+        with site.local() as there:
+            assert there.posts[0].station.left == [f"D of an earlier run (pid {client}) stopped"]
+        assert not alive(client)
         assert alive(stranger.pid)
-    finally:
         stranger.kill()
-        stranger.wait(10)
-        unrecorded.wait(10)
+
+
+def test_a_killed_agent_is_told_as_a_lost_host_and_replaced_for_the_next_repetition(
+    started: Crew, here: Local, folder: Path
+) -> None:
+    add(started, here, MEMBER, "import time; time.sleep(600)")
+    [client] = pids()
+    agent = processes.find(lambda p: "labctl.agent" in p.arguments and str(folder.parent) in p.arguments[-1])
+    os.kill(agent[0].pid, signal.SIGKILL)
+    with pytest.raises(HostLost, match="this machine is lost"):
+        started.wait(20)
+    here.recover()
+    assert here.posts[0].station.left == [f"D of an earlier run (pid {client}) stopped"]
+
+
+def test_what_is_left_for_somebody_to_look_at_runs_until_the_next_run(started: Crew, here: Local) -> None:
+    add(started, here, MEMBER, "import time; time.sleep(600)")
+    [client] = pids()
+    assert started.leave() == []
+    assert alive(client)
+    here.recover()
+    assert not alive(client)
+
+
+def test_hosts_tell_what_they_are_and_how_far_they_are_from_each_other(here: Local) -> None:
+    station = here.posts[0].station
+    facts = station.ask("facts").get()["facts"]
+    assert facts["cpus"] >= 1
+    assert {"id", "kernel", "model", "python"} <= facts.keys()
+    cpu = station.ask("cpu").get()["cpu"]
+    assert cpu["total_s"] > cpu["steal_s"] >= 0
+    port = station.ask("echo", address="127.0.0.1").get()["port"]
+    targets = {"self": ["127.0.0.1", port], "nobody": ["127.0.0.1", 1]}
+    found = station.ask("round_trips", targets=targets, rounds=5).get()["ms"]
+    assert found["self"] > 0
+    assert found["nobody"] is None

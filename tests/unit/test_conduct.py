@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+import queue
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
 from labctl import calibrations, conduct, provenance, results, runner
 from labctl.calibrate import Calibration, CalibrationFailed
 from labctl.calibrations import Setting, Stale
-from labctl.conduct import GaveUp, Order
+from labctl.conduct import Choices, GaveUp, Order
 from labctl.crew import CrewError
 from labctl.results import ResumeRefused
 from labctl.runner import Job, Progress, Ran, Watch
 from labctl.schedule import PROFILES, Unit
+from labctl.site import Post, Site
+from labctl.station import HostLost, News
 
 QUICK = PROFILES["quick"]
 
@@ -26,7 +30,7 @@ class Runner:
         self.jobs: list[Job] = []
         self.failing: Callable[[Job], BaseException | None] = lambda job: None
 
-    def __call__(self, job: Job, folder: Path, watch: Watch) -> Ran:
+    def __call__(self, job: Job, folder: Path, site: Site, watch: Watch, keep: bool) -> Ran:
         self.jobs.append(job)
         watch(Progress("running", 1, 2))
         error = self.failing(job)
@@ -51,6 +55,34 @@ class Silent:
     def finished(self, unit: Unit, ran: Ran, left_s: float) -> None: ...
     def failed(self, unit: Unit, reason: str, kept: Path) -> None:
         self.reasons.append(reason)
+
+
+class Nowhere:
+    """Where nothing is ever started: the runner is replaced."""
+
+    inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
+    posts: tuple[Post, ...] = ()
+
+    def place(self, brokers: Sequence[str], clients: Sequence[str]) -> dict[str, Post]:
+        raise NotImplementedError
+
+    def workplace(self, folder: Path, post: Post) -> PurePosixPath:
+        raise NotImplementedError
+
+    def gather(self, folder: Path, clear: bool) -> list[str]:
+        raise NotImplementedError
+
+    def recover(self) -> None:
+        raise NotImplementedError
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "somewhere", "lab": "l"}
+
+    def machine(self) -> dict[str, Any]:
+        return {"cpus": 2, "model": "a model"}
+
+    def facts(self) -> dict[str, Any]:
+        return {"hosts": {}}
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +111,7 @@ def order(*only: str, name: str = "base", repeat: int = 2, seed: int = 1, with_d
 
 def carried_out(root: Path, what: Order) -> results.Folder:
     folder = conduct.begin(root, what)
-    conduct.carry_out(root, folder, what, Silent())
+    conduct.carry_out(root, folder, what, Nowhere(), Silent())
     return folder
 
 
@@ -107,7 +139,7 @@ def test_an_interrupt_loses_only_the_running_repetition_and_resume_goes_on(
     run.failing = lambda job: KeyboardInterrupt() if len(run.jobs) == 4 else None
     folder = conduct.begin(tmp_path, what)
     with pytest.raises(KeyboardInterrupt):
-        conduct.carry_out(tmp_path, folder, what, Silent())
+        conduct.carry_out(tmp_path, folder, what, Nowhere(), Silent())
     assert folder.finished() == set(run.keys[:3])
 
     interrupted = run.keys[3]
@@ -115,7 +147,7 @@ def test_an_interrupt_loses_only_the_running_repetition_and_resume_goes_on(
     run.failing = lambda job: None
     again = conduct.resume(tmp_path, order("approach=s-tx,d-tx,d-tx-ni", "stalls=false"))
     assert again.path == folder.path
-    report = conduct.carry_out(tmp_path, again, what, Silent())
+    report = conduct.carry_out(tmp_path, again, what, Nowhere(), Silent())
     assert len(run.jobs) == 3
     assert run.keys[0] == interrupted
     assert (report.done, report.total) == (6, 6)
@@ -126,7 +158,7 @@ def test_a_repetition_that_fails_is_kept_apart_and_the_others_are_run(tmp_path: 
     run.failing = lambda job: CrewError("E has gone") if len(run.jobs) == 2 else None
     folder = conduct.begin(tmp_path, what)
     view = Silent()
-    report = conduct.carry_out(tmp_path, folder, what, view)
+    report = conduct.carry_out(tmp_path, folder, what, Nowhere(), view)
     assert (report.done, report.total, len(report.failed)) == (3, 4, 1)
     assert view.reasons == ["E has gone"]
     [failure] = folder.path.glob("failed/*/*/failure.json")
@@ -136,24 +168,58 @@ def test_a_repetition_that_fails_is_kept_apart_and_the_others_are_run(tmp_path: 
 def test_what_failed_is_run_again_by_a_resume(tmp_path: Path, run: Runner) -> None:
     what = order("approach=s-tx", "stalls=false")
     run.failing = lambda job: CrewError("E has gone") if len(run.jobs) == 1 else None
-    conduct.carry_out(tmp_path, conduct.begin(tmp_path, what), what, Silent())
+    conduct.carry_out(tmp_path, conduct.begin(tmp_path, what), what, Nowhere(), Silent())
     folder = conduct.resume(tmp_path, what)
-    assert conduct.carry_out(tmp_path, folder, what, Silent()).done == 2
+    assert conduct.carry_out(tmp_path, folder, what, Nowhere(), Silent()).done == 2
 
 
 def test_three_failures_in_a_row_end_the_run(tmp_path: Path, run: Runner) -> None:
     what = order("approach=s-tx,d-tx", "stalls=false")
     run.failing = lambda job: CrewError("no brokers")
     with pytest.raises(GaveUp, match="no brokers"):
-        conduct.carry_out(tmp_path, conduct.begin(tmp_path, what), what, Silent())
+        conduct.carry_out(tmp_path, conduct.begin(tmp_path, what), what, Nowhere(), Silent())
     assert len(run.jobs) == 3
+
+
+def test_a_host_that_is_lost_ends_the_run_at_once(tmp_path: Path, run: Runner) -> None:
+    what = order("approach=s-tx,d-tx", "stalls=false")
+    run.failing = lambda job: HostLost("host broker-1 is lost")
+    folder = conduct.begin(tmp_path, what)
+    with pytest.raises(GaveUp, match="broker-1 is lost"):
+        conduct.carry_out(tmp_path, folder, what, Nowhere(), Silent())
+    assert len(run.jobs) == 1
+    assert list(folder.path.glob("failed/*/*/failure.json"))
+
+
+def test_what_has_failed_and_is_to_be_kept_is_followed_by_nothing(tmp_path: Path, run: Runner) -> None:
+    what = order("approach=s-tx,d-tx", "stalls=false")
+    run.failing = lambda job: CrewError("E has gone")
+    folder = conduct.begin(tmp_path, what)
+    with pytest.raises(GaveUp, match="E has gone"):
+        conduct.carry_out(tmp_path, folder, what, Nowhere(), Silent(), Choices(keep_on_failure=True))
+    assert len(run.jobs) == 1
+
+
+def test_a_result_says_where_it_was_made_and_its_calibrations_hold_only_there(
+    tmp_path: Path, made: list[Setting]
+) -> None:
+    here = order("approach=bl-wait", "stalls=false", "step_ms=50")
+    there = here.at(Nowhere())
+    for what in (here, there):
+        carried_out(tmp_path, what)
+    assert there.run()["testbed"] == {
+        "kind": "somewhere",
+        "lab": "l",
+        "delay": here.run()["testbed"]["delay"],
+    }
+    assert [setting.where.kind for setting in made] == ["local", "somewhere"]
 
 
 def test_an_error_that_nobody_expected_is_not_swallowed(tmp_path: Path, run: Runner) -> None:
     what = order("approach=s-tx", "stalls=false")
     run.failing = lambda job: ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
-        conduct.carry_out(tmp_path, conduct.begin(tmp_path, what), what, Silent())
+        conduct.carry_out(tmp_path, conduct.begin(tmp_path, what), what, Nowhere(), Silent())
 
 
 def test_other_code_is_refused_by_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +265,7 @@ def test_a_cell_that_cannot_be_calibrated_is_left_out_and_the_others_are_run(
     monkeypatch.setattr(calibrations, "make", make)
     what = order("approach=bl-wait,s-tx", "stalls=false", "step_ms=50,None", repeat=1)
     folder = conduct.begin(tmp_path, what)
-    report = conduct.carry_out(tmp_path, folder, what, Silent())
+    report = conduct.carry_out(tmp_path, folder, what, Nowhere(), Silent())
     assert report.failed == ("dispatching-bl-wait-b3-k1-c1 #1",)
     assert {job.unit.cell.approach for job in run.jobs} == {"s-tx"}
 
@@ -224,8 +290,8 @@ def test_a_stale_calibration_is_refused_and_made_anew_only_on_request(
     )
     folder = conduct.begin(tmp_path, what)
     with pytest.raises(Stale, match="does not hold any more"):
-        conduct.carry_out(tmp_path, folder, what, Silent())
-    conduct.carry_out(tmp_path, folder, what, Silent(), recalibrate=True)
+        conduct.carry_out(tmp_path, folder, what, Nowhere(), Silent())
+    conduct.carry_out(tmp_path, folder, what, Nowhere(), Silent(), Choices(recalibrate=True))
     assert len(made) == 2
     assert run.jobs[-1].wait_ms == 102.0
 
@@ -242,7 +308,7 @@ def test_a_resume_refuses_when_the_calibration_was_made_anew(tmp_path: Path) -> 
     carried_out(tmp_path, what)
     conduct.resume(tmp_path, what)
     setting = what.setting(what.cells[0])
-    calibrations.keep(tmp_path, setting, calibrations.make(setting, tmp_path))
+    calibrations.keep(tmp_path, setting, calibrations.make(setting, Nowhere(), tmp_path))
     with pytest.raises(ResumeRefused, match="made anew"):
         conduct.resume(tmp_path, what)
 

@@ -16,7 +16,7 @@ WAITING = Cell("dispatching", "bl-wait", step_ms=50.0)
 
 def options(given: Given, role: str) -> dict[str, str]:
     client = next(each for each in cast(given.cell) if each.role == role)
-    words = command(given, client, "127.0.0.1:7", Path("there"))[len(drivers.PROGRAM) :]
+    words = command(given, client, "127.0.0.1:7", Path("there"), ["python"])[3:]
     return dict((word.removeprefix("--") + "=").split("=")[:2] for word in words)
 
 

@@ -15,7 +15,7 @@ LINES_MAX = 400
 LONGER: dict[str, str] = {}
 """Files that may be longer, each with the reason."""
 
-NOT_OURS = frozenset({".git", ".venv", "build", "dist", "results", "__pycache__"})
+NOT_OURS = frozenset({".git", ".venv", ".venv-openstack", "build", "dist", "results", "__pycache__"})
 """Skipped where there is no git to say what belongs to the repository."""
 
 WRITTEN_BY_HAND = frozenset({"", ".cfg", ".md", ".py", ".sh", ".toml", ".yaml"})

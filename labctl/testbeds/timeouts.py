@@ -1,0 +1,42 @@
+"""How long anything on a testbed may take. No other module there has a time-out of its own.
+
+A testbed file may change any of them under `timeouts`.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
+    connect_s: float = 10.0
+    """Until a TCP connection stands: to the cloud's services, to a host's sshd."""
+    request_s: float = 60.0
+    """One request to the cloud, from the last byte sent to the first byte of the answer."""
+    retry_s: float = 30.0
+    """How long a question to the cloud, which changes nothing, is repeated while there is no answer."""
+    build_s: float = 600.0
+    """From the request for a machine until the cloud says that it runs."""
+    boot_s: float = 600.0
+    """From a running machine until its sshd answers; software emulation takes minutes."""
+    delete_s: float = 300.0
+    """Until something that was deleted is no longer listed."""
+    conflict_s: float = 120.0
+    """How long a deletion is repeated while the cloud answers that the thing is still in use."""
+    settle_s: float = 10.0
+    """How old a creation without an answer must be before an empty listing proves that it never happened."""
+    poll_s: float = 1.0
+    """Between two looks at something that takes its time."""
+    login_s: float = 30.0
+    """SSH: banner, key exchange and authentication."""
+    command_s: float = 120.0
+    """A command on a host that is expected to end by itself."""
+    transfer_s: float = 600.0
+    """A file to or from a host."""
+    keepalive_s: float = 15.0
+    """Between two signs of life on an idle SSH connection."""
+    lock_s: float = 2.0
+    """How long a labctl waits for another one that works on the same lab."""
+
+
+DEFAULTS = Timeouts()

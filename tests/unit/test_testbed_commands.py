@@ -1,0 +1,103 @@
+"""provision, status, destroy and gc, as far as they need no provider: what they refuse, and with which code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from labctl.cli import app
+from labctl.exits import UsageProblem
+from labctl.testbeds import lab as labs
+from labctl.testbeds import steps
+from labctl.testbeds.lab import Lab
+from labctl.testbeds.steps import Size
+from labctl.testbeds.store import Store
+from labctl.testbeds.testbed import OpenStackOptions, Testbed, resolve
+from labctl.testbeds.timeouts import Timeouts
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def refusal(*arguments: str) -> str:
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 2, done.output
+    return done.stderr
+
+
+def kept(lab: Lab) -> Store:
+    place = Store(lab.name)
+    place.write(lab)
+    return place
+
+
+def test_a_lab_needs_a_size() -> None:
+    assert "--brokers N --clients M" in refusal("provision", "--testbed", "openstack")
+
+
+def test_a_new_lab_needs_a_testbed() -> None:
+    assert "name a testbed" in refusal("provision", "--brokers", "1")
+
+
+def test_an_experiment_and_a_number_of_hosts_exclude_each_other() -> None:
+    assert "leave --brokers" in refusal("provision", "--experiment", "base", "--brokers", "1")
+
+
+def test_an_option_for_a_cloud_is_refused_elsewhere() -> None:
+    assert "--image is for a cloud" in refusal(
+        "provision", "--testbed", "netns", "--image", "x", "--brokers", "1"
+    )
+
+
+def test_a_lifetime_has_a_unit() -> None:
+    assert "90m, 8h or 2d" in refusal("provision", "--lifetime", "8", "--brokers", "1")
+
+
+def test_the_status_of_no_lab_is_a_usage_problem() -> None:
+    assert "there is no lab 'x'" in refusal("status", "--lab", "x")
+
+
+def test_destroying_what_is_not_there_is_no_harm() -> None:
+    done = CliRunner().invoke(app, ["destroy", "--lab", "x"])
+    assert done.exit_code == 0
+    assert "nothing to destroy" in done.stdout
+
+
+def test_collecting_nothing_is_no_harm() -> None:
+    done = CliRunner().invoke(app, ["gc", "--json"])
+    assert done.exit_code == 0
+    assert '"labs": []' in done.stdout
+
+
+def test_a_lab_grows_from_what_is_there() -> None:
+    small = labs.sized(labs.new("lab", resolve("openstack"), 0.0), 1, 1)
+    grown = steps.wanted(kept(small), None, Size(2, 1), now_s=1.0)
+    assert grown.id == small.id
+    assert [host.name for host in grown.hosts] == ["broker-1", "broker-2", "client-1"]
+
+
+def test_time_outs_may_change_and_machines_may_not() -> None:
+    place = kept(labs.sized(labs.new("lab", resolve("openstack"), 0.0), 1, 1))
+    patient = Testbed("openstack", OpenStackOptions(), timeouts=Timeouts(build_s=9.0))
+    assert steps.wanted(place, patient, Size(1, 1), 1.0).testbed.timeouts.build_s == 9.0
+    other = Testbed("openstack", OpenStackOptions(image="other"))
+    with pytest.raises(UsageProblem, match="another testbed"):
+        steps.wanted(place, other, Size(1, 1), 1.0)
+
+
+def test_a_lab_that_is_half_removed_or_over_is_not_completed() -> None:
+    lab = labs.sized(labs.new("lab", resolve("openstack"), 0.0), 1, 1)
+    with pytest.raises(UsageProblem, match="lifetime"):
+        steps.wanted(kept(lab), None, Size(1, 1), now_s=lab.expires_at_s)
+    with pytest.raises(UsageProblem, match="half removed"):
+        steps.wanted(kept(lab.in_phase("removing")), None, Size(1, 1), now_s=1.0)
+
+
+def test_only_labs_past_their_lifetime_are_collected() -> None:
+    kept(labs.new("old", resolve("openstack"), 0.0))
+    kept(labs.new("young", resolve("openstack"), 1000.0))
+    assert [lab.name for lab in steps.expired(now_s=8 * 3600.0)] == ["old"]
