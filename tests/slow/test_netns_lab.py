@@ -209,7 +209,7 @@ def test_over_a_slow_link_a_transfer_that_was_cut_off_goes_on_where_it_ended(who
         subprocess.run(["tc", "qdisc", "del", "dev", outside, "root"], check=True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_when_labctl_is_ended_nothing_of_it_goes_on_and_strangers_are_left_alone(
     whole: Command, number: signal.Signals
 ) -> None:
@@ -221,7 +221,7 @@ def test_when_labctl_is_ended_nothing_of_it_goes_on_and_strangers_are_left_alone
             started(whole, "client-4", "E")
             process.send_signal(number)
             process.communicate(timeout=60)
-        assert process.returncode == (130 if number == signal.SIGINT else -number)
+        assert process.returncode == (130 if number == signal.SIGTERM else -number)
         until(lambda: all(whole.ours(host) == [] for host in HOSTS), "agents should end what they started")
         assert stranger.poll() is None
     finally:
