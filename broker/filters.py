@@ -174,7 +174,7 @@ def overlaps(f: Filter, g: Filter, mode: Overlap = "all") -> bool:
     """
     shared = False
     others = g.names
-    for name, predicate in zip(f.names, f.predicates):  # noqa: B905 (as many, and asked very often)
+    for name, predicate in zip(f.names, f.predicates, strict=True):
         if name not in others:
             continue
         shared = True

@@ -66,16 +66,8 @@ class Link:
         if self.pending or self.unprocessed_bytes >= self.window_bytes:
             self.push(messages, count)
             return None
-        first = self.sent + 1
-        self.sent += count
-        self._sent.append((first, self.sent, messages))
-        size = len(messages)
-        self.queue_bytes += size
-        self.unprocessed_bytes += size
-        self.sent_bytes += size
-        self.reported = processed = self.processed
-        self._unreported_bytes = 0
-        return wire.frame(messages, count, first, processed)
+        self.queue_bytes += len(messages)
+        return self._send(messages, count)
 
     def take(self) -> bytes | None:
         """The next frame to write, or None while there is nothing to send or the window is full."""

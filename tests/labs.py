@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -173,10 +172,3 @@ def inhabitants(namespace: str) -> list[processes.Process]:
     done = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True)
     seen = (processes.look(int(pid)) for pid in done.stdout.split())
     return [process for process in seen if process is not None]
-
-
-def until(reached: Callable[[], object], what: str, limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not reached():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)

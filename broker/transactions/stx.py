@@ -201,10 +201,7 @@ class Stx:
         message, _ = state.buffer[step]
         if message.planned.kind in ("adv", "uadv"):
             return True
-        for before in message.before:  # noqa: SIM110 (asked for every step, again and again)
-            if waits(self._site, state, message.planned, before):
-                return False
-        return True
+        return not any(waits(self._site, state, message.planned, before) for before in message.before)
 
     # Votes and decisions
 

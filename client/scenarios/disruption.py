@@ -17,7 +17,7 @@ import msgspec
 from broker.filters import Event
 from client.port import Future, resolve
 from client.scenarios import consolidation, dispatching
-from client.scenarios.load import REGULAR, TOLD_EVERY, Generator, Meter, Plan, is_regular
+from client.scenarios.load import REGULAR, TOLD_EVERY, Generator, Meter, is_regular
 from client.scenarios.roles import Coordinator, Member, Role
 from client.scenarios.stage import Cast, Options, ScenarioError
 from client.session import Delivery
@@ -42,10 +42,6 @@ def role(name: str, of: Cast, options: Options) -> Role:
     if name == of.coordinator:
         return LoadedEngine(name, of, options)
     return DispatchingAgent(name, of, options) if name in of.agents else HandedOver(name, of, options)
-
-
-def _plan(options: Options) -> Plan:
-    return Plan(**{name: getattr(options, name) for name in Plan.__struct_fields__})
 
 
 def _regular(agent: str) -> str:
@@ -104,7 +100,7 @@ class LoadedEngine(Loaded, dispatching.Engine):
     def __init__(self, name: str, cast: Cast, options: Options) -> None:
         super().__init__(name, cast, options)
         templates = {agent: cast.in_("data", instance=_regular(agent)) for agent in cast.agents}
-        self.generator = Generator(_plan(options), templates, self.heard)
+        self.generator = Generator(options, templates, self.heard)
 
     async def command(self, what: str) -> None:
         self.generator.order(what, self.stage)
@@ -181,7 +177,7 @@ class LoadingEngine(consolidation.Engine):
     def __init__(self, name: str, cast: Cast, options: Options) -> None:
         super().__init__(name, cast, options)
         templates = {a: cast.in_("data", home=a, instance=_regular(a)) for a in cast.agents}
-        self.generator = Generator(_plan(options), templates, self._tell)
+        self.generator = Generator(options, templates, self._tell)
 
     def _tell(self, what: str) -> None:
         self.do(self.say("load", self.cast.coordinator, what=what))

@@ -12,11 +12,9 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any
 
-from msgspec import Struct
-
 from broker.filters import Event
 from client.port import Future, resolve
-from client.scenarios.stage import Stage
+from client.scenarios.stage import Load, Stage
 
 REGULAR = "regular"
 """Instances of this name are handed over before the scenario begins; the events are steps of theirs."""
@@ -32,22 +30,11 @@ def is_regular(event: Event) -> bool:
     return str(event.get("instance", "")).startswith(REGULAR)
 
 
-class Plan(Struct, frozen=True):
-    load: str = "closed"
-    rounds: int = 10
-    events: int = 20_000
-    """In a round."""
-    instances: int = 4
-    """Transactions after each round."""
-    open_share: float = 0.8
-    window_ms: float = 100.0
-
-
 class Generator:
     """Sends to all agents in turn; says `measured` after a first round, `mark` after each other one."""
 
     def __init__(
-        self, plan: Plan, templates: Mapping[str, Mapping[str, Any]], tell: Callable[[str], None]
+        self, plan: Load, templates: Mapping[str, Mapping[str, Any]], tell: Callable[[str], None]
     ) -> None:
         """`templates`: what an event to each agent looks like."""
         self._plan = plan

@@ -48,7 +48,21 @@ class Cast(Struct, frozen=True):
         return {"space": space, "process": self.process, **rest}
 
 
-class Options(Struct, frozen=True):
+class Load(Struct, frozen=True, kw_only=True):
+    """Of disruption: the regular events beside transactions."""
+
+    load: str = "closed"
+    rounds: int = 10
+    events: int = 20_000
+    """In a round."""
+    instances: int = 4
+    """Transactions after each round."""
+    open_share: float = 0.8
+    """Of the capacity, in the open loop."""
+    window_ms: float = 100.0
+
+
+class Options(Load, frozen=True):
     approach: str = "s-tx-safe"
     """One of `APPROACHES`, or the dotted name of somebody's own."""
     transactions: int = 100
@@ -65,13 +79,7 @@ class Options(Struct, frozen=True):
     warm_up: int = 0
     """So many of the transactions come before a pause; somebody else decides that they do not count."""
     work: str = "dispatching"
-    """Disruption: the scenario of its transactions; the rest is its load (`client.scenarios.load.Plan`)."""
-    load: str = "closed"
-    rounds: int = 10
-    events: int = 20_000
-    instances: int = 4
-    open_share: float = 0.8
-    window_ms: float = 100.0
+    """Disruption: the scenario of its transactions."""
     rates: str = ""
     """Disruption: file for what was counted."""
 

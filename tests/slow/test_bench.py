@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from labctl import processes
+from tests.brokers import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -95,9 +95,9 @@ def test_a_benchmark_that_is_killed_takes_its_processes_with_it(
         env={"XDG_STATE_HOME": str(tmp_path), "PATH": "/usr/sbin:/usr/bin:/bin"},
         start_new_session=True,
     ) as process:
-        _wait_for(lambda: any("mosquitto" in a for p in _workers_of(process.pid) for a in p.arguments))
+        wait_for("Mosquitto", lambda: "mosquitto" in str(_workers_of(process.pid)), 60)
         process.kill()
-    _wait_for(lambda: not _workers_of(process.pid))
+    wait_for("the end of its workers", lambda: not _workers_of(process.pid), 60)
     for name in (tmp_path / "labctl" / "overlays").iterdir():
         subprocess.run(
             [sys.executable, "-c", command, "overlay", "down", "--name", name.name],
@@ -109,10 +109,3 @@ def test_a_benchmark_that_is_killed_takes_its_processes_with_it(
 
 def _workers_of(session: int) -> list[processes.Process]:
     return processes.find(lambda p: p.pid != session and _is_of(p, session, Path("/nowhere")))
-
-
-def _wait_for(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

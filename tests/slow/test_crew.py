@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from labctl.drivers import Client, Given
 from labctl.experiment import Cell
 from labctl.site import Local
 from labctl.station import HostLost
+from tests.brokers import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -77,14 +77,6 @@ def pids() -> list[int]:
 def alive(pid: int) -> bool:
     seen = processes.look(pid)
     return seen is not None and bool(seen.arguments)
-
-
-def until(reached: object, limit_s: float = 20.0) -> None:
-    deadline = time.monotonic() + limit_s
-    assert callable(reached)
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_coordinator_hears_and_is_heard(started: Crew, here: Local) -> None:
@@ -178,7 +170,7 @@ def killed_run(folder: Path, here_too: bool) -> list[int]:
 
 def test_when_labctl_is_killed_its_agent_stops_everything_and_ends(folder: Path) -> None:
     agent, client = killed_run(folder, here_too=False)
-    until(lambda: not alive(client) and not alive(agent))
+    wait_for("their end", lambda: not alive(client) and not alive(agent))
     with site.local() as there:
         assert there.posts[0].station.left == []
 

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from labctl import processes
+from tests.brokers import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -78,10 +78,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def wait_for_clients(lab: Lab) -> None:
     """Until a repetition is under way."""
-    deadline = time.monotonic() + 60
-    while not list(lab.result.glob(".running/*/nodes/E.jsonl")):
-        assert time.monotonic() < deadline, "no client was started"
-        time.sleep(0.05)
+    wait_for("a client", lambda: list(lab.result.glob(".running/*/nodes/E.jsonl")), 60)
 
 
 def test_a_repetition_leaves_everything_that_the_report_needs(lab: Lab) -> None:
@@ -154,10 +151,7 @@ def test_a_killed_run_leaves_nothing_running_and_the_next_one_goes_on(lab: Lab) 
         wait_for_clients(lab)
         process.kill()
         process.wait(10)
-    deadline = time.monotonic() + 30
-    while lab.left():
-        assert time.monotonic() < deadline, "its agent should have stopped everything"
-        time.sleep(0.05)
+    wait_for("its agent to stop everything", lambda: not lab.left(), 30)
     lab.run(*lab.experiment(*options, "--resume"))
     assert lab.left() == []
     assert len(lab.repetitions()) == 1

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.labs import Command, inhabitants, require_namespaces, until
+from tests.brokers import wait_for
+from tests.labs import Command, inhabitants, require_namespaces
 
 pytestmark = pytest.mark.slow
 
@@ -53,10 +54,8 @@ def _is_whole(command: Command) -> bool:
 def started(command: Command, host: str, node: str) -> None:
     """Until a process has begun to write its log."""
     home = command.lab_file().parent / "hosts" / host / "home"
-    until(
-        lambda: any(log.stat().st_size for log in home.glob(f".labctl/*/*/runs/*/nodes/{node}.jsonl")),
-        f"{node} was not started on {host}",
-    )
+    logs = f".labctl/*/*/runs/*/nodes/{node}.jsonl"
+    wait_for(f"{node} on {host}", lambda: any(log.stat().st_size for log in home.glob(logs)), 60)
 
 
 def test_an_experiment_on_a_lab_leaves_what_one_on_this_machine_does_and_what_the_hosts_are(
@@ -159,7 +158,7 @@ def test_a_host_that_falls_silent_is_lost_after_a_few_signs_of_life(whole: Comma
     assert "host client-3 is lost" in err
     assert "Traceback" not in err
     # Its agent hears nothing either, and stops what it has started by itself.
-    until(lambda: whole.ours("client-3") == [], "the agent of a host without a line should end")
+    wait_for("the end of the agent of a host without a line", lambda: whole.ours("client-3") == [], 60)
 
 
 def test_a_host_without_room_is_told_before_anything_is_brought(whole: Command) -> None:
@@ -222,7 +221,7 @@ def test_when_labctl_is_ended_nothing_of_it_goes_on_and_strangers_are_left_alone
             process.send_signal(number)
             process.communicate(timeout=60)
         assert process.returncode == (130 if number == signal.SIGTERM else -number)
-        until(lambda: all(whole.ours(host) == [] for host in HOSTS), "agents should end what they started")
+        wait_for("agents to end what they started", lambda: all(whole.ours(h) == [] for h in HOSTS), 60)
         assert stranger.poll() is None
     finally:
         stranger.kill()

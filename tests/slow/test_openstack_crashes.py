@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.brokers import wait_for
 from tests.openstack.control_plane import ControlPlane
 from tests.openstack.labs import Done, User, inventory
 from tests.openstack.proxy import MOMENTS, Moment, Proxy, proxied
@@ -124,5 +124,4 @@ def test_a_provision_after_a_kill_completes_the_lab_and_creates_nothing_twice(
 
 def wait_until_idle(proxy: Proxy) -> None:
     """A request that had left before the kill is carried out all the same."""
-    while not proxy.is_idle():
-        time.sleep(0.05)
+    wait_for("a quiet proxy", proxy.is_idle, 60)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
+from tests.brokers import wait_for
 from tests.openstack.control_plane import ControlPlane
 from tests.openstack.labs import User, inventory
 
@@ -65,10 +65,11 @@ def remove(plane: ControlPlane, before: dict[str, set[str]]) -> None:
     for server in extra.get("server", ()):
         compute.delete_server(server)
     # Nova lists a server for a moment longer than it answers for it.
-    deadline = time.monotonic() + DELETE_S
-    while inventory(plane).get("server", set()) != before.get("server", set()):
-        assert time.monotonic() < deadline, inventory(plane)
-        time.sleep(0.5)
+    wait_for(
+        "the servers to be gone",
+        lambda: inventory(plane).get("server", set()) == before.get("server", set()),
+        DELETE_S,
+    )
     for group in extra.get("server-group", ()):
         compute.delete_server_group(group)
     for group in extra.get("security-group", ()):

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 
 from labctl import launch, nodefile, overlay, overlay_state, processes
 from labctl.topology import standard
+from tests.brokers import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -59,12 +59,6 @@ def labctl_json(*arguments: str) -> dict[str, Any]:
     assert code == 0, err
     document: dict[str, Any] = json.loads(out)
     return document
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])
@@ -201,7 +195,7 @@ def test_a_reused_pid_is_never_killed() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_up_stops_what_it_started_and_ends_with_130(tmp_path: Path, number: int) -> None:
     with start_labctl("overlay", "up", "--brokers", "5") as process:
-        wait_until(lambda: len(brokers_below(tmp_path)) >= 2)
+        wait_for("two brokers", lambda: len(brokers_below(tmp_path)) >= 2, DEADLINE_S)
         process.send_signal(number)
         process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130
@@ -218,7 +212,7 @@ def test_in_the_background_of_a_script_it_can_be_ended_too(tmp_path: Path) -> No
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True) as shell:
         assert shell.stdout is not None
         pid = int(shell.stdout.readline())
-        wait_until(lambda: len(brokers_below(tmp_path)) >= 2)
+        wait_for("two brokers", lambda: len(brokers_below(tmp_path)) >= 2, DEADLINE_S)
         os.kill(pid, signal.SIGTERM)
         out, _ = shell.communicate(timeout=DEADLINE_S)
     assert out.split()[-1] == "130"
@@ -229,6 +223,7 @@ KILLED_AT_STEP = """
 import os, signal, sys
 from labctl import overlay, overlay_state
 from labctl.topology import standard
+from tests.brokers import wait_for
 step, before = int(sys.argv[1]), sys.argv[2] == "before"
 write, calls = overlay_state.write, 0
 def dying_write(state):
@@ -261,7 +256,7 @@ def test_down_finds_everything_after_kill_9_while_brokers_are_being_forked(tmp_p
     """At once after the kill, when a forked child may not yet show what it is."""
     for wanted in range(1, 6):
         with start_labctl("overlay", "up", "--brokers", "5") as process:
-            wait_until(lambda wanted=wanted: len(brokers_below(tmp_path)) >= wanted)  # type: ignore[misc]
+            wait_for("brokers", lambda wanted=wanted: len(brokers_below(tmp_path)) >= wanted, DEADLINE_S)  # type: ignore[misc]
             process.kill()
             stopped = overlay.down()
         assert sum(broker.how in {"stopped", "killed"} for broker in stopped) >= wanted

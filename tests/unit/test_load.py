@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from client.scenarios.load import IN_FLIGHT, TOLD_EVERY, Generator, Meter, Plan, is_regular
-from client.scenarios.stage import Stage
+from client.scenarios.load import IN_FLIGHT, TOLD_EVERY, Generator, Meter, is_regular
+from client.scenarios.stage import Load, Stage
 
 
 def event(round_: int = 1, busy: int = 0, lag_ms: float = 0.0) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def test_it_says_when_a_round_is_over_and_goes_on_until_it_is_stopped(load: str)
             if told.count("mark") == 3:
                 generator.order("stop", loop.stage)
 
-        generator = Generator(Plan(load=load, events=200), TEMPLATES, tell)
+        generator = Generator(Load(load=load, events=200), TEMPLATES, tell)
         loop.answer = answering(loop, generator)
         for what in ("measure", "play"):
             generator.order(what, loop.stage)
@@ -119,7 +119,7 @@ def test_it_says_when_a_round_is_over_and_goes_on_until_it_is_stopped(load: str)
 def test_a_closed_loop_waits_for_agents_that_do_not_answer() -> None:
     async def play() -> int:
         loop = Loop()
-        generator = Generator(Plan(events=10 * IN_FLIGHT), TEMPLATES, lambda what: None)
+        generator = Generator(Load(events=10 * IN_FLIGHT), TEMPLATES, lambda what: None)
         generator.order("play", loop.stage)
         for _ in range(4 * IN_FLIGHT):
             await asyncio.sleep(0)
@@ -134,7 +134,7 @@ def test_a_closed_loop_waits_for_agents_that_do_not_answer() -> None:
 def test_events_say_whether_a_transaction_is_under_way() -> None:
     async def play() -> list[int]:
         loop = Loop()
-        generator = Generator(Plan(events=100), TEMPLATES, lambda what: None)
+        generator = Generator(Load(events=100), TEMPLATES, lambda what: None)
         loop.answer = answering(loop, generator)
         generator.order("play", loop.stage)
         for what in ("busy", "idle"):
@@ -153,7 +153,7 @@ def test_events_say_whether_a_transaction_is_under_way() -> None:
 def test_events_beside_a_transaction_do_not_count_for_the_next_round() -> None:
     async def play() -> list[int]:
         loop = Loop()
-        generator = Generator(Plan(events=40), TEMPLATES, lambda what: told.append((what, len(loop.sent))))
+        generator = Generator(Load(events=40), TEMPLATES, lambda what: told.append((what, len(loop.sent))))
         told: list[tuple[str, int]] = []
         loop.answer = answering(loop, generator)
         generator.order("play", loop.stage)
