@@ -2,7 +2,8 @@
 was counted.
 
 d is the number of broker links between two clients' edge brokers, N the number of brokers. The agent's
-acknowledgement to the environment, which the experiments add to every approach, is included.
+acknowledgement to the environment, which the experiments add to every approach, is included; so are the
+two messages by which BL-WAIT's agent and dispatcher hear that their edge brokers have taken `sub` and `usub`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ _CLIENT = re.compile(
 )
 PARTICIPANTS = 2
 """Beside the coordinator: the dispatcher and one agent."""
+ACCEPTED = 2
+"""Regular operations are answered by the edge broker; within a transaction nothing answers them one by one."""
 
 
 def messages(approach: str, brokers: int, placement: Mapping[str, str]) -> float | None:
@@ -51,6 +54,6 @@ def _of(approach: str, tree: topology.Topology, e: str, d: str, a: str) -> float
         case "s-tx":
             return 14 + 2 * e_d + d_a + 2 * e_a + 2 * (size - 1) + acknowledgement
         case "bl-wait":
-            return 10 + 2 * e_d + d_a + 3 * e_a
+            return 10 + 2 * e_d + d_a + 3 * e_a + ACCEPTED
         case _:
             return None

@@ -145,7 +145,7 @@ def test_a_master_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("approach", "expected"),
-    [("d-tx", 6 * 1 + 16 + 4 + 2), ("s-tx", 14 + 2), ("bl-wait", 10), ("s-tx-safe", None)],
+    [("d-tx", 6 * 1 + 16 + 4 + 2), ("s-tx", 14 + 2), ("bl-wait", 10 + 2), ("s-tx-safe", None)],
 )
 def test_on_one_broker_only_client_links_count(approach: str, expected: float | None) -> None:
     assert cost.messages(approach, 1, dict.fromkeys(("E", "D", "A1", "A2"), "b1")) == expected
