@@ -90,6 +90,9 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
     profile: ProfileOption = ProfileChoice.STANDARD,
     only: Only = None,
     repeat: Annotated[int | None, typer.Option("--repeat", min=1, max=99, help="Repetitions.")] = None,
+    transactions: Annotated[
+        int | None, typer.Option("--transactions", min=1, help="Other than the profile's, after the warm-up.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the latest result.")] = False,
     recalibrate: Annotated[bool, typer.Option("--recalibrate", help="Use no stored calibration.")] = False,
     no_delay: NoDelay = False,
@@ -111,9 +114,10 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
         raise UsageProblem("which experiment? `labctl run experiment --list` says which there are")
     from labctl import conduct
     from labctl.results import latest
-    from labctl.schedule import PROFILES
+    from labctl.schedule import profile_of
 
-    what = conduct.order(name, PROFILES[profile.value], seed, only or [], repeat, not no_delay)
+    asked = profile_of(profile.value, transactions)
+    what = conduct.order(name, asked, seed, only or [], repeat, not no_delay)
     if dry_run:
         _show_plan(out, what)
         if lab is not None:

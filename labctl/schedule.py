@@ -13,6 +13,7 @@ from random import Random
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from labctl import drivers
 from labctl.experiment import STEP_MS, Cell, Disruption
@@ -43,6 +44,12 @@ PROFILES: dict[str, Profile] = {
         Profile("paper", 1000, 5, 50, 1000),
     )
 }
+
+
+def profile_of(name: str, transactions: int | None = None) -> Profile:
+    """With so many transactions instead of its own, where they are given."""
+    profile = PROFILES[name]
+    return profile if transactions is None else replace(profile, transactions=transactions)
 
 
 class Unit(Struct, frozen=True):

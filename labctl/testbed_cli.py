@@ -62,6 +62,9 @@ def provision(  # noqa: PLR0913, PLR0917 - each option is one setting of the lab
     experiment: Annotated[str | None, typer.Option(help="As many hosts as it needs.")] = None,
     brokers: Annotated[int | None, typer.Option(min=0, help="Hosts for brokers.")] = None,
     clients: Annotated[int | None, typer.Option(min=0, help="Hosts for clients.")] = None,
+    machines: Annotated[
+        int | None, typer.Option(min=1, help="At most so many hosts, shared by brokers and clients.")
+    ] = None,
     cloud: Cloud = None,
     image: Image = None,
     flavor: Flavor = None,
@@ -79,7 +82,7 @@ def provision(  # noqa: PLR0913, PLR0917 - each option is one setting of the lab
     """
     out = Output(json)
     bed = _testbed(testbed, cloud, image, flavor, network, user, lifetime)
-    size = _size(lab, experiment, brokers, clients)
+    size = structs.replace(_size(lab, experiment, brokers, clients), machines=machines)
     if dry_run:
         planned, plan = steps.plan(lab, bed, size)
         out.document(view.plan_document(planned, plan))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from labctl.report.model import CalibrationResult, CellResult
+from labctl.schedule import PROFILES
 
 REPETITIONS_MIN = 5
 LOOP_LAG_MS_MAX = 20.0
@@ -85,11 +86,17 @@ def of_waits(waits: Iterable[CalibrationResult], cells: Mapping[str, CellResult]
             )
 
 
+def _transactions(run: Mapping[str, Any]) -> int:
+    profile = (run.get("resolved") or {}).get("profile") or {}
+    return int(profile.get("transactions") or PROFILES["quick"].transactions)
+
+
 def of_run(run: Mapping[str, Any], cells: Mapping[str, CellResult], problems: int) -> list[str]:
     found = []
     if run.get("profile") == "quick":
         found.append(
-            "quick profile: 50 transactions and one repetition show that it works, not how it performs"
+            f"quick profile: {_transactions(run)} transactions and one repetition show that it works, not how "
+            "it performs"
         )
     if not (run.get("testbed") or {}).get("delay"):
         found.append("links without emulated delay: latencies are those of this machine's loopback")

@@ -125,7 +125,7 @@ class Hosts:
             lab = self._assigned(lab)
         except ProviderError as error:
             return [Check("hosts", False, str(error), "write more under `hosts`, or ask for fewer")]
-        checks = [Check("hosts", True, f"{len(self._entries)} for {brokers} brokers and {clients} clients")]
+        checks = [Check("hosts", True, f"{len(self._entries)}, of which {len(lab.hosts)} are needed")]
         with Connections(Store("examined"), lab) as connections:
             player = Player(connections)
 

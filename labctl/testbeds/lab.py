@@ -55,6 +55,11 @@ class Lab(Struct, frozen=True):
     phase: Phase = "making"
 
     @property
+    def is_shared(self) -> bool:
+        """Brokers and clients need not have a host each: there are as many machines as the user wanted."""
+        return self.testbed.machines is not None
+
+    @property
     def tag(self) -> str:
         """Carried by everything in a cloud that is this lab's."""
         return f"labctl-{self.id}"
@@ -87,6 +92,7 @@ def new(name: str, testbed: Testbed, now_s: float) -> Lab:
 
 def sized(lab: Lab, brokers: int, clients: int) -> Lab:
     """The lab with as many hosts as wanted: those it has, and planned ones for the rest."""
+    brokers, clients = _within(lab, brokers, clients)
     if brokers + clients > HOSTS_MAX:
         raise UsageProblem(f"{brokers + clients} hosts; a lab has at most {HOSTS_MAX}")
     roles: tuple[tuple[Role, int], ...] = (("broker", brokers), ("client", clients))
@@ -105,3 +111,26 @@ def sized(lab: Lab, brokers: int, clients: int) -> Lab:
     if not hosts:
         raise UsageProblem("a lab without hosts; ask for some with --brokers and --clients")
     return structs.replace(lab, hosts=tuple(hosts))
+
+
+def _within(lab: Lab, brokers: int, clients: int) -> tuple[int, int]:
+    """As many hosts of each role as the testbed's `machines` allow.
+
+    They are divided as the processes are, and apart as long as there are two: a client that shares the
+    processors of a broker measures both.
+    """
+    machines = lab.testbed.machines
+    if machines is None or brokers + clients <= machines:
+        return brokers, clients
+    has_brokers, has_clients = len(lab.of_role("broker")), len(lab.of_role("client"))
+    if has_brokers + has_clients > machines:
+        raise UsageProblem(
+            f"the lab {lab.name} has {len(lab.hosts)} hosts and provision takes none away; allow at least as "
+            f"many machines, or begin again after `labctl destroy --lab {lab.name}`"
+        )
+    if machines == 1:
+        return (0, 1) if has_clients or not brokers else (1, 0)
+    least = max(has_brokers, min(brokers, 1))
+    most = machines - max(has_clients, min(clients, 1))
+    for_brokers = min(max(round(machines * brokers / (brokers + clients)), least), most)
+    return for_brokers, machines - for_brokers

@@ -28,6 +28,8 @@ class AcquireFailed(ProviderError):
 class Size(Struct, frozen=True):
     brokers: int
     clients: int
+    machines: int | None = None
+    """Over what the testbed says: so many hosts at most, which brokers and clients share."""
 
 
 def size_of_experiment(name: str) -> Size:
@@ -43,7 +45,15 @@ def plan(name: str, testbed: Testbed | None, size: Size) -> tuple[Lab, Plan]:
     place = Store(name)
     lab = wanted(place, testbed, size, time.time())
     with closing(provider.connect(lab.testbed)) as there:
-        return lab, there.plan(place, lab)
+        return lab, _draw(there, place, lab, size)
+
+
+def _draw(there: provider.Provider, place: Store, lab: Lab, size: Size) -> Plan:
+    drawn = there.plan(place, lab)
+    if len(lab.hosts) >= size.brokers + size.clients:
+        return drawn
+    shared = f"{size.brokers} brokers and {size.clients} clients share {len(lab.hosts)} hosts"
+    return structs.replace(drawn, notes=(*drawn.notes, shared))
 
 
 def provision(
@@ -61,7 +71,7 @@ def provision(
             place.remove()
         lab = wanted(place, testbed, size, time.time())
         with closing(provider.connect(lab.testbed)) as there:
-            drawn = there.plan(place, lab)
+            drawn = _draw(there, place, lab, size)
             show(lab, drawn)
             if drawn.shortages:
                 raise ProviderError(
@@ -84,6 +94,7 @@ def provision(
 def wanted(place: Store, testbed: Testbed | None, size: Size, now_s: float) -> Lab:
     """The lab as it shall be: a new one, or the one that is there with hosts added."""
     found = place.find()
+    testbed = _with_machines(testbed, found, size)
     if found is None:
         if testbed is None:
             raise UsageProblem(f"there is no lab {place.name!r}; name a testbed to make one: --testbed FILE")
@@ -107,9 +118,21 @@ def wanted(place: Store, testbed: Testbed | None, size: Size, now_s: float) -> L
     return labs.sized(found, size.brokers, size.clients)
 
 
+def _with_machines(testbed: Testbed | None, found: Lab | None, size: Size) -> Testbed | None:
+    """The option, else the file, else what the lab has had so far: who repeats a command need not repeat it."""
+    known = found.testbed if found else None
+    if testbed is None and size.machines is None:
+        return None
+    given = testbed or known
+    if given is None:
+        return None
+    machines = size.machines or given.machines or (known.machines if known else None)
+    return structs.replace(given, machines=machines)
+
+
 def _essence(testbed: Testbed) -> Testbed:
-    """Time-outs may change from run to run; what the machines are, may not."""
-    return structs.replace(testbed, timeouts=type(testbed.timeouts)())
+    """Time-outs and the number of machines may change from run to run; what the machines are, may not."""
+    return structs.replace(testbed, timeouts=type(testbed.timeouts)(), machines=None)
 
 
 def inspect(name: str) -> Lab:

@@ -144,6 +144,8 @@ class Testbed(Struct, frozen=True):
     provider: Kind
     options: Options
     reach: Reach = Direct()
+    machines: int | None = None
+    """A lab has at most so many hosts, which brokers and clients share; None: one for each of them."""
     lifetime_s: float = LIFETIME_S
     user: str = "debian"
     ssh: SshOptions = SshOptions()
@@ -290,6 +292,12 @@ def _read_ssh(node: Node) -> SshOptions:
     )
 
 
+def _read_machines(node: Node) -> int:
+    if node.integer() < 1:
+        raise node.error("a lab has at least one machine; left out, each broker and client has its own")
+    return node.integer()
+
+
 def _read_port(node: Node) -> int:
     port = node.integer()
     if not 0 < port < 65536:
@@ -331,6 +339,7 @@ def _read_host(node: Node) -> HostEntry:
 
 _COMMON: dict[str, Reader] = {
     "reach": _read_reach,
+    "machines": _read_machines,
     "lifetime": _read_lifetime,
     "user": Node.text,
     "ssh": _read_ssh,

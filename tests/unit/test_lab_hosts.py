@@ -62,6 +62,15 @@ def test_packed_processes_go_round_the_hosts_there_are() -> None:
     ]
 
 
+def test_in_a_lab_of_fewer_machines_nobody_has_to_say_that_hosts_are_shared() -> None:
+    there = of(3, 4, structs.replace(resolve("netns"), machines=2))
+    placed = place(there, there.hosts, ["b1", "b2", "b3"], ["E", "D"], pack=False)
+    assert [host.name for host in placed.values()] == [*["broker-1"] * 3, *["client-1"] * 2]
+    alone = of(3, 4, structs.replace(resolve("netns"), machines=1))
+    placed = place(alone, alone.hosts, ["b1", "b2", "b3"], ["E", "D"], pack=False)
+    assert {host.name for host in placed.values()} == {"broker-1"}
+
+
 @pytest.mark.parametrize("count", [1, 2, 5, 8])
 def test_in_a_tournament_all_meet_all_once_and_nobody_two_at_a_time(count: int) -> None:
     names = [str(number) for number in range(count)]

@@ -47,6 +47,34 @@ def test_a_lab_does_not_shrink() -> None:
         lab.sized(small(brokers=3), 2, 1)
 
 
+@pytest.mark.parametrize(
+    ("machines", "wanted", "hosts"),
+    [
+        (1, (3, 4), (1, 0)),
+        (1, (0, 4), (0, 1)),
+        (2, (3, 4), (1, 1)),
+        (2, (9, 1), (1, 1)),
+        (4, (3, 4), (2, 2)),
+        (4, (9, 4), (3, 1)),
+        (5, (9, 0), (5, 0)),
+        (7, (3, 4), (3, 4)),
+        (9, (3, 4), (3, 4)),
+    ],
+)
+def test_fewer_machines_are_divided_as_brokers_and_clients_are(
+    machines: int, wanted: tuple[int, int], hosts: tuple[int, int]
+) -> None:
+    bed = structs.replace(resolve("openstack"), machines=machines)
+    made = lab.sized(lab.new("l", bed, 0.0), *wanted)
+    assert (len(made.of_role("broker")), len(made.of_role("client"))) == hosts
+
+
+def test_hosts_that_are_there_keep_their_role_when_machines_are_divided_anew() -> None:
+    bed = structs.replace(resolve("openstack"), machines=4)
+    made = lab.sized(lab.sized(lab.new("l", bed, 0.0), 3, 4), 9, 1)
+    assert [host.name for host in made.hosts] == ["broker-1", "broker-2", "client-1", "client-2"]
+
+
 def test_a_lab_without_hosts_is_refused() -> None:
     with pytest.raises(UsageProblem, match="--brokers"):
         small(brokers=0, clients=0)

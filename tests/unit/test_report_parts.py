@@ -199,10 +199,16 @@ def test_an_invalid_cell_has_no_mean() -> None:
     assert cell([50] * 5, "invalid").estimates == {}
 
 
+def test_a_quick_run_says_how_many_transactions_it_had() -> None:
+    resolved = {"profile": {"name": "quick", "transactions": 20}}
+    found = of_run({"profile": "quick", "resolved": resolved, "testbed": {"delay": {}}, "cells": []}, {}, 0)
+    assert "quick profile: 20 transactions" in found[0]
+
+
 def test_a_quick_run_without_delay_is_marked_as_such() -> None:
     found = of_run({"profile": "quick", "testbed": {"delay": None}, "cells": [{"id": "x"}]}, {}, 2)
     assert len(found) == 4
-    assert "quick profile" in found[0]
+    assert "quick profile: 50 transactions" in found[0]
     assert "not run: x" in found[3]
 
 

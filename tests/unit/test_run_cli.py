@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from labctl.cli import app
+from labctl.schedule import profile_of
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +65,15 @@ def test_the_number_of_repetitions_and_the_choice_of_cells_show_in_a_dry_run() -
     found = document("run", "experiment", "overlay", "--dry-run", "--repeat", "7", "--only", "brokers=9")
     assert {cell["repetitions"] for cell in found["cells"]} == {7}
     assert len(found["cells"]) == 4
+
+
+def test_the_number_of_transactions_is_the_profiles_or_the_users() -> None:
+    usual = document("run", "experiment", "base", "--profile", "quick", "--dry-run")
+    fewer = document("run", "experiment", "base", "--profile", "quick", "--dry-run", "--transactions", "20")
+    assert [cell["id"] for cell in fewer["cells"]] == [cell["id"] for cell in usual["cells"]]
+    assert fewer["estimate_s"] < usual["estimate_s"]
+    assert profile_of("quick").transactions == 50
+    assert profile_of("quick", 20) == replace(profile_of("quick"), transactions=20)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from labctl.exits import UsageProblem
 from labctl.testbeds import lab as labs
 from labctl.testbeds import steps
 from labctl.testbeds.lab import Lab
+from labctl.testbeds.netns.machine import Machine
 from labctl.testbeds.steps import Size
 from labctl.testbeds.store import Store
 from labctl.testbeds.testbed import OpenStackOptions, Testbed, resolve
@@ -87,6 +89,34 @@ def test_time_outs_may_change_and_machines_may_not() -> None:
     other = Testbed("openstack", OpenStackOptions(image="other"))
     with pytest.raises(UsageProblem, match="another testbed"):
         steps.wanted(place, other, Size(1, 1), 1.0)
+
+
+def test_a_lab_that_is_shared_stays_so_and_grows_when_more_machines_are_allowed() -> None:
+    bed = resolve("openstack")
+    first = steps.wanted(Store("lab"), bed, Size(3, 4, machines=2), now_s=0.0)
+    assert [host.name for host in first.hosts] == ["broker-1", "client-1"]
+    place = kept(first)
+    for again in (steps.wanted(place, None, Size(3, 4), 1.0), steps.wanted(place, bed, Size(1, 1), 1.0)):
+        assert again == first
+    assert [host.name for host in steps.wanted(place, None, Size(3, 4, machines=4), 1.0).hosts] == [
+        "broker-1",
+        "broker-2",
+        "client-1",
+        "client-2",
+    ]
+    with pytest.raises(UsageProblem, match="takes none away"):
+        steps.wanted(place, None, Size(3, 4, machines=1), 1.0)
+
+
+def test_a_plan_says_who_shares_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["provision", "--testbed", "netns", "--experiment", "base", "--dry-run", "--json"]
+    monkeypatch.setattr(Machine, "namespaces", lambda _self: frozenset())
+    alone = json.loads(CliRunner().invoke(app, command).stdout)
+    shared = json.loads(CliRunner().invoke(app, [*command, "--machines", "2"]).stdout)
+    assert [each["kind"] for each in alone["create"]] == ["bridge", *["namespace"] * 7]
+    assert [each["name"] for each in shared["create"]] == ["default", "broker-1", "client-1"]
+    assert not any("share" in note for note in alone["notes"])
+    assert "3 brokers and 4 clients share 2 hosts" in shared["notes"]
 
 
 def test_a_lab_that_is_half_removed_or_over_is_not_completed() -> None:

@@ -84,6 +84,11 @@ def test_a_host_is_written_short_or_in_parts(tmp_path: Path) -> None:
     )
 
 
+def test_machines_are_as_many_as_are_written_and_one_for_each_otherwise(tmp_path: Path) -> None:
+    assert read(tmp_path, "provider: hosts\nmachines: 2").machines == 2
+    assert read(tmp_path, "provider: hosts").machines is None
+
+
 @pytest.mark.parametrize(
     ("text", "place", "hint"),
     [
@@ -103,6 +108,7 @@ def test_a_host_is_written_short_or_in_parts(tmp_path: Path) -> None:
         ("provider: openstack\ntimeouts: {build: 3}", "line 2", "did you mean 'build_s'?"),
         ("provider: openstack\ntimeouts: {build_s: 0}", "line 2", "longer than nothing"),
         ("provider: openstack\nflavor: {vcpus: 0}", "line 2", "at least one vCPU"),
+        ("provider: netns\nmachines: 0", "line 2", "at least one machine"),
         ("provider: netns\nimage: debian", "line 2", "unknown key 'image'"),
         ("provider: hosts\nreach: {floating: public}", "line 1", "come from a cloud"),
         ("provider: hosts\nhosts:\n- {name: x}", "line 3", "has an address"),

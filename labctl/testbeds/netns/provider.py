@@ -17,6 +17,7 @@ from msgspec import structs
 from labctl import processes
 from labctl.doctor import Check
 from labctl.processes import Process
+from labctl.testbeds import lab as labs
 from labctl.testbeds import reach
 from labctl.testbeds.journal import Entry
 from labctl.testbeds.lab import Host, Lab
@@ -102,7 +103,7 @@ class Namespaces:
             ),
             _check("python3", python is not None, python or "not in the PATH of hosts", "install python3"),
         ]
-        hosts = brokers + clients
+        hosts = len(labs.sized(labs.new("examined", self._testbed, time.time()), brokers, clients).hosts)
         free = len(commands.addresses(self._cidr, hosts)[1])
         checks.append(_check("addresses", free == hosts, f"{free} in {self._cidr}", "write a larger cidr"))
         if not missing:
