@@ -13,7 +13,7 @@ from labctl import testbed_view as view
 from labctl.doctor import Check
 from labctl.exits import INFRASTRUCTURE, LEFT_IN_CLOUD, LabError, UsageProblem
 from labctl.output import Output, print_error
-from labctl.testbeds import provider, steps, store
+from labctl.testbeds import provider, reach, steps, store
 from labctl.testbeds.lab import Lab
 from labctl.testbeds.provider import Plan, ProviderError, Released
 from labctl.testbeds.steps import Size
@@ -282,6 +282,6 @@ def examine(word: str, brokers: int, clients: int) -> tuple[str, list[Check]]:
     bed = resolve(word)
     there = provider.connect(bed)
     try:
-        return f"Testbed {Path(word).name}", there.examine(brokers, clients)
+        return f"Testbed {Path(word).name}", [*reach.examine(bed), *there.examine(brokers, clients)]
     finally:
         there.close()

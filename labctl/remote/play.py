@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from labctl.exits import LabError
-from labctl.remote.ssh import Connections, HostKeyChanged, SshError
+from labctl.remote.login import HostKeyChanged, SshError
+from labctl.remote.ssh import Connections
 from labctl.testbeds.lab import Host, Lab
 from playbooks.steps import Attach, Fetch, Playbook, PlaybookError, Result, Run, Step, Target
 

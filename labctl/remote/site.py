@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from labctl.exits import LabError
 from labctl.remote import deploy
+from labctl.remote.login import HostKeyChanged
 from labctl.remote.placing import place, tournament
 from labctl.remote.play import Player, target
-from labctl.remote.ssh import Connections, HostKeyChanged, Say
+from labctl.remote.ssh import Connections, Say
 from labctl.site import Post, SiteError
 from labctl.station import HostLost, News, Station, ask_all
 from labctl.testbeds.lab import Host, Lab

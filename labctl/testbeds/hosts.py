@@ -14,14 +14,15 @@ from msgspec import structs
 
 from labctl.doctor import Check
 from labctl.exits import LabError
+from labctl.remote.login import KNOWN_HOSTS, HostKeyChanged
 from labctl.remote.play import Player, target
-from labctl.remote.ssh import KNOWN_HOSTS, Connections, HostKeyChanged
+from labctl.remote.ssh import Connections
 from labctl.testbeds import keys, reach
 from labctl.testbeds import lab as labs
 from labctl.testbeds.lab import Host, Lab
 from labctl.testbeds.provider import Creation, Plan, ProviderError, Released, Report, Resource
 from labctl.testbeds.store import Store
-from labctl.testbeds.testbed import Bastion, HostEntry, HostsOptions, Testbed
+from labctl.testbeds.testbed import HostEntry, HostsOptions, Testbed
 from playbooks.prepare import Found, prepare
 from playbooks.stop import clear, stop_any
 
@@ -79,16 +80,14 @@ class Hosts:
         return lab
 
     def inspect(self, store: Store, lab: Lab) -> Lab:
-        if isinstance(self._testbed.reach, Bastion):
-            return lab
-        with Connections(store, lab) as connections:
-            outcomes = Player(connections).each(lab.hosts, self._seen)
+        with reach.dialing(self._testbed) as dial, Connections(store, lab) as connections:
+            outcomes = Player(connections).each(lab.hosts, lambda host: self._seen(host, dial))
         return lab.with_hosts(outcome.made for outcome in outcomes if outcome.made is not None)
 
-    def _seen(self, host: Host) -> Host:
+    def _seen(self, host: Host, dial: reach.Dial) -> Host:
         if not host.address or host.state == "planned":
             return host
-        problem = reach.answer(host.address, host.port, self._testbed.timeouts.connect_s)
+        problem = reach.answer(host.address, host.port, self._testbed.timeouts.connect_s, dial)
         return structs.replace(host, state="failed" if problem else "ready", detail=problem)
 
     def release(self, store: Store, lab: Lab, report: Report) -> Released:

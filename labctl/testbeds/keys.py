@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from labctl.testbeds.lab import Lab
+from labctl.testbeds.testbed import Bastion
 
 
 def ensure_pair(path: Path, comment: str) -> str:
@@ -34,13 +35,16 @@ def ensure_pair(path: Path, comment: str) -> str:
 
 
 def known_hosts(lab: Lab) -> str:
-    """Every host that has an address, as lines of a known_hosts file."""
-    lines = []
-    for host in lab.hosts:
-        if host.address and host.host_key:
-            kind, key = host.host_key.split()[:2]
-            lines.append(f"{known_name(host.address, host.port)} {kind} {key}\n")
-    return "".join(lines)
+    """Every host that has an address, and the bastion, as lines of a known_hosts file."""
+    known = [(host.address, host.port, host.host_key) for host in lab.hosts]
+    bastion = lab.testbed.reach
+    if isinstance(bastion, Bastion):
+        known.append((bastion.host, bastion.port, bastion.host_key))
+    return "".join(
+        f"{known_name(address, port)} {' '.join(key.split()[:2])}\n"
+        for address, port, key in known
+        if address and key
+    )
 
 
 def known_name(address: str, port: int) -> str:

@@ -1,20 +1,53 @@
 """Does a host's sshd answer? Only that: who it is and whether it lets us in is checked at login.
 
-A host behind a bastion cannot be asked from here without logging in to the bastion, and is taken at its
-provider's word.
+Behind a bastion the question is asked from there.
 """
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from labctl.doctor import Check
+from labctl.exits import LabError
 from labctl.testbeds.lab import Host
 from labctl.testbeds.testbed import Bastion, Testbed
 
+if TYPE_CHECKING:
+    import paramiko
+
+Dial = Callable[[str, int, float], "socket.socket | paramiko.Channel"]
+"""Address, port and seconds to a connection; raises `OSError`."""
+
 ASKED_AT_ONCE = 32
+
+
+@contextmanager
+def dialing(testbed: Testbed) -> Iterator[Dial]:
+    """How hosts are called. Raises `LabError` when the bastion does not let us in."""
+    if not isinstance(testbed.reach, Bastion):
+        yield from_here
+        return
+    from labctl.remote.gate import Gate
+
+    with Gate(testbed, testbed.reach) as gate:
+        yield gate.dial
+
+
+def examine(testbed: Testbed) -> list[Check]:
+    """For `labctl doctor --testbed`: the bastion, if there is one."""
+    if not isinstance(testbed.reach, Bastion):
+        return []
+    name = f"bastion {testbed.reach.host}"
+    try:
+        with dialing(testbed):
+            return [Check(name, True, "lets us in")]
+    except LabError as error:
+        return [Check(name, False, str(error), "see reach: in the testbed file; a plain ssh must get in too")]
 
 
 def wait_for_sshd(
@@ -24,15 +57,13 @@ def wait_for_sshd(
 
     Rounds, and not a thread that waits for each: an interrupt need not wait longer than one round.
     """
-    problems = {} if isinstance(testbed.reach, Bastion) else {host.name: "not asked yet" for host in hosts}
-    for host in hosts:
-        if host.name not in problems:
-            answered(host)
+    problems = {host.name: "not asked yet" for host in hosts}
+    limit_s = testbed.timeouts.connect_s
     deadline = time.monotonic() + testbed.timeouts.boot_s
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+    with dialing(testbed) as dial, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         while problems:
             silent = [host for host in hosts if host.name in problems]
-            said = pool.map(lambda host: answer(host.address, host.port, testbed.timeouts.connect_s), silent)
+            said = pool.map(lambda host: answer(host.address, host.port, limit_s, dial), silent)
             for host, problem in zip(silent, said, strict=True):
                 problems[host.name] = problem
                 if not problem:
@@ -45,10 +76,14 @@ def wait_for_sshd(
     return problems
 
 
-def answer(address: str, port: int, limit_s: float) -> str:
+def from_here(address: str, port: int, limit_s: float) -> socket.socket:
+    return socket.create_connection((address, port), limit_s)
+
+
+def answer(address: str, port: int, limit_s: float, dial: Dial = from_here) -> str:
     """What keeps an sshd from greeting us; empty when it does."""
     try:
-        with socket.create_connection((address, port), limit_s) as connection:
+        with dial(address, port, limit_s) as connection:
             connection.settimeout(limit_s)
             greeting = connection.recv(255)
     except TimeoutError:

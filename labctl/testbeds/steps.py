@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from labctl.exits import UsageProblem
 from labctl.testbeds import lab as labs
-from labctl.testbeds import provider, store
+from labctl.testbeds import provider, reach, store
 from labctl.testbeds.lab import Lab
 from labctl.testbeds.provider import LeftBehind, Plan, ProviderError, Released, Report, Resource
 from labctl.testbeds.store import Store
@@ -78,6 +78,8 @@ def provision(
                     f"quota exceeded, nothing was created: {'; '.join(drawn.shortages)}; delete something, "
                     "ask for more, or make the lab smaller"
                 )
+            with reach.dialing(lab.testbed):
+                pass  # a bastion that does not let us in is found out before anything is made
             lab = place.make_keys(lab.in_phase("making"))
             place.write(lab)
             try:

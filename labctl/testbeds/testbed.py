@@ -73,6 +73,8 @@ class Bastion(Struct, frozen=True, tag="bastion"):
     port: int = SSH_PORT
     host_key: str = ""
     """As in known_hosts, without the name; empty: the user's own known_hosts must have it."""
+    identity: str = ""
+    """The private key that opens it; empty: that of the hosts, if there is one, else what ssh itself would use."""
 
 
 class Floating(Struct, frozen=True, tag="floating"):
@@ -196,6 +198,8 @@ def contradiction(testbed: Testbed) -> str:
     floating = isinstance(testbed.reach, Floating)
     if floating and testbed.provider != "openstack":
         return f"floating addresses come from a cloud; the provider {testbed.provider} has none"
+    if isinstance(testbed.reach, Bastion) and testbed.provider in ("local", "netns"):
+        return f"the hosts of the provider {testbed.provider} are on this machine, where no bastion is needed"
     return ""
 
 
@@ -265,14 +269,14 @@ def _read_reach(node: Node) -> Reach:
     if not node.is_mapping:
         _word(node, ("direct",))
         return Direct()
-    keys = node.mapping(("bastion", "floating", "host_key"))
+    keys = node.mapping(("bastion", "floating", "host_key", "identity"))
     if ("bastion" in keys) == ("floating" in keys):
         raise node.error("hosts are reached through a bastion or by floating addresses: name one of the two")
     if "floating" in keys:
         return Floating(keys["floating"].text())
     host, user, port = _endpoint(keys["bastion"])
-    host_key = keys["host_key"].text() if "host_key" in keys else ""
-    return Bastion(host, user, port or SSH_PORT, host_key)
+    given = {name: keys[name].text() for name in ("host_key", "identity") if name in keys}
+    return Bastion(host, user, port or SSH_PORT, **given)
 
 
 def _endpoint(node: Node) -> tuple[str, str, int]:

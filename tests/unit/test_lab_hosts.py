@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import shlex
 from itertools import combinations
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from labctl.remote.placing import TooFewHosts, place, tournament
 from labctl.remote.ssh import words_of
 from labctl.remote.wheels import Kind, WheelError
 from labctl.testbeds import hosts, lab
+from labctl.testbeds.keys import known_hosts
 from labctl.testbeds.lab import Lab
 from labctl.testbeds.netns import commands
 from labctl.testbeds.netns.commands import Plot
@@ -166,10 +168,20 @@ def test_a_plain_ssh_checks_keys_and_forwards_no_agent() -> None:
     assert "ForwardAgent=no" in words
     assert f"UserKnownHostsFile={store.known_hosts_file}" in words
     assert words[-1] == "root@10.78.0.2"
-    through = structs.replace(
-        there, testbed=structs.replace(there.testbed, reach=Bastion("gate", "me", 2200))
-    )
-    assert "me@gate:2200" in words_of(store, through, there.hosts[0])
+
+
+def test_a_plain_ssh_through_a_bastion_is_as_strict_with_the_bastion() -> None:
+    store, there = Store("l"), of(1, 0)
+    gate = Bastion("gate", "me", 2200, "ssh-ed25519 BBBB", "/keys/100%")
+    there = structs.replace(there, testbed=structs.replace(there.testbed, reach=gate))
+    there = there.with_host(structs.replace(there.hosts[0], address="10.78.0.2", host_key="ssh-ed25519 AAAA"))
+    [proxy] = [word for word in words_of(store, there, there.hosts[0]) if word.startswith("ProxyCommand=")]
+    words = shlex.split(proxy.removeprefix("ProxyCommand="))
+    assert {"StrictHostKeyChecking=yes", "ForwardAgent=no", "IdentitiesOnly=yes"} <= set(words)
+    assert f"UserKnownHostsFile={store.known_hosts_file}" in words
+    assert words[words.index("-i") + 1] == "/keys/100%%"
+    assert words[-5:] == ["-p", "2200", "-W", "[%h]:%p", "me@gate"]
+    assert known_hosts(there) == "10.78.0.2 ssh-ed25519 AAAA\n[gate]:2200 ssh-ed25519 BBBB\n"
 
 
 def test_packages_are_those_installed_here_and_made_once() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from labctl.remote.login import SshError
 from labctl.testbeds import reach
 from labctl.testbeds.lab import Host
 from labctl.testbeds.testbed import Bastion, HostsOptions, Testbed
@@ -71,8 +72,10 @@ def test_a_host_is_asked_again_until_it_answers(greeting: tuple[int, list[bytes]
     assert up == ["broker-1"]
 
 
-def test_behind_a_bastion_the_providers_word_counts() -> None:
-    behind = Testbed("hosts", HostsOptions(), reach=Bastion("gate"), timeouts=QUICK.timeouts)
-    up: list[str] = []
-    assert reach.wait_for_sshd([host(closed_port())], behind, lambda each: up.append(each.name)) == {}
-    assert up == ["broker-1"]
+def test_a_bastion_that_cannot_be_reached_is_told_before_any_host_is_asked() -> None:
+    behind = Testbed("hosts", HostsOptions(), reach=Bastion("127.0.0.1", "me", closed_port()))
+    with pytest.raises(SshError, match=r"bastion 127\.0\.0\.1 .* cannot be reached: Connection refused"):
+        reach.wait_for_sshd([host(closed_port())], behind, lambda each: pytest.fail(each.name))
+    [check] = reach.examine(behind)
+    assert not check.ok
+    assert reach.examine(QUICK) == []
