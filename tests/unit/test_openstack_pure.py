@@ -64,15 +64,15 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_the_rest() -> None:
     with pytest.raises(ProviderError, match="did you mean 'paper'"):
         choose.pick_flavor("papr", IMAGE, FLAVORS)
     with pytest.raises(ProviderError, match="the cloud shows none at all"):
-        choose.pick_image("debian-12", [])
+        choose.pick("image", "debian-12", [])
 
 
 def test_two_of_one_name_are_told_apart_by_id() -> None:
     twins = [Image("a", "twin"), Image("b", "twin")]
-    assert choose.pick_image("b", twins).id == "b"
+    assert choose.pick("image", "b", twins).id == "b"
     with pytest.raises(ProviderError, match="ambiguous: name one by its id: a, b"):
-        choose.pick_image("twin", twins)
-    networks = [SimpleNamespace(id="n1", name="x"), SimpleNamespace(id="n2", name="x")]
+        choose.pick("image", "twin", twins)
+    networks = [Named("n1", "x"), Named("n2", "x")]
     assert choose.pick("network", "n1", networks) == Named("n1", "x")
     with pytest.raises(ProviderError, match="ambiguous"):
         choose.pick("network", "x", networks)

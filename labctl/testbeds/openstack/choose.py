@@ -4,7 +4,7 @@ the candidates."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -21,22 +21,21 @@ class Named(Struct, frozen=True):
     name: str
 
 
-class Image(Struct, frozen=True):
-    id: str
-    name: str
+class Image(Named, frozen=True):
     min_disk_gb: int = 0
     min_memory_mb: int = 0
 
 
-class Flavor(Struct, frozen=True):
-    id: str
-    name: str
+class Flavor(Named, frozen=True):
     vcpus: int
     memory_mb: int
     disk_gb: int
 
     def __str__(self) -> str:
         return f"{self.name} ({self.vcpus} vCPU, {self.memory_mb / 1024:g} GB, disk {self.disk_gb} GB)"
+
+
+Thing = TypeVar("Thing", bound=Named)
 
 
 class Choice(Struct, frozen=True):
@@ -66,18 +65,7 @@ def find_image(cloud: Cloud, wanted: str) -> Image:
             for raw in cloud.image.images()
             if raw.status == "active"
         ]
-    return pick_image(wanted, images)
-
-
-def pick_image(wanted: str, images: Sequence[Image]) -> Image:
-    """By id, or by a name that only one has."""
-    found = [image for image in images if wanted in (image.id, image.name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        several = ", ".join(image.id for image in found)
-        raise ProviderError(f"the image {wanted!r} is ambiguous: name one by its id: {several}")
-    raise ProviderError(f"there is no image {wanted!r}; {_hint(wanted, (image.name for image in images))}")
+    return pick("image", wanted, images)
 
 
 def find_flavor(cloud: Cloud, wanted: str | FlavorSize, image: Image) -> Flavor:
@@ -129,16 +117,18 @@ def _fitting(flavor: Flavor, image: Image) -> Flavor:
 
 def find_network(cloud: Cloud, wanted: str) -> Named:
     with plainly(cloud, "list networks"):
-        return pick("network", wanted, cloud.network.networks())
+        networks = [Named(raw.id, raw.name or "") for raw in cloud.network.networks()]
+    return pick("network", wanted, networks)
 
 
 def find_external(cloud: Cloud, wanted: str) -> Named:
     with plainly(cloud, "list external networks"):
-        return pick("external network", wanted, cloud.network.networks(is_router_external=True))
+        networks = [Named(raw.id, raw.name or "") for raw in cloud.network.networks(is_router_external=True)]
+    return pick("external network", wanted, networks)
 
 
-def pick(what: str, wanted: str, raws: Iterable[Any]) -> Named:
-    things = [Named(raw.id, raw.name or "") for raw in raws]
+def pick(what: str, wanted: str, things: Sequence[Thing]) -> Thing:
+    """By id, or by a name that only one has."""
     found = [thing for thing in things if wanted in (thing.id, thing.name)]
     if len(found) == 1:
         return found[0]
@@ -152,10 +142,9 @@ def _hint(wanted: str, names: Iterable[str]) -> str:
     known = sorted({name for name in names if name})
     if not known:
         return "the cloud shows none at all"
-    if len(known) > CANDIDATES_MAX:
-        return nearest(wanted, known) if "did you" in nearest(wanted, known) else f"there are {len(known)}"
-    return (
-        f"{nearest(wanted, known)} (there are {', '.join(known)})"
-        if len(known) > 1
-        else f"there is {known[0]}"
-    )
+    if len(known) == 1:
+        return f"there is {known[0]}"
+    meant = nearest(wanted, known)
+    if len(known) <= CANDIDATES_MAX:
+        return f"{meant} (there are {', '.join(known)})"
+    return meant if "did you" in meant else f"there are {len(known)}"
