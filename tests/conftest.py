@@ -8,6 +8,13 @@ import signal
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test is judged by the clock. The rest is as Hypothesis has it, which knows when it is in CI.
+settings.register_profile(
+    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:

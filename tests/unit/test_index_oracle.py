@@ -142,7 +142,7 @@ class Session:
         self.oracle.records = [r for r in self.oracle.records if r.tag != tag]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data(), st.lists(events, min_size=4, max_size=8))
 def test_it_agrees_with_the_definition_after_every_change(data: st.DataObject, seen: list[Event]) -> None:
     session, numbers = Session(), count(1)
@@ -155,7 +155,7 @@ def test_it_agrees_with_the_definition_after_every_change(data: st.DataObject, s
         assert len(session.index) == len(session.oracle.records)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(ranges, kinds), min_size=8, max_size=60), st.randoms(use_true_random=False))
 def test_full_boxes_agree_with_the_definition_while_they_fill_and_empty(
     wanted: list[tuple[Filter, Kind]], random: Random
