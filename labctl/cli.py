@@ -14,18 +14,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from labctl import (
-    bench_cli,
-    check_cli,
-    doctor,
-    lab_cli,
-    overlay_cli,
-    report_cli,
-    run_cli,
-    simulate_cli,
-    testbed_cli,
-)
-from labctl.exits import DONE, INFRASTRUCTURE, INTERRUPTED, LabError
+from labctl.commands import bench, check, doctor, lab, overlay, report, run, simulate, testbed
+from labctl.exits import DONE, INTERRUPTED, LabError
 from labctl.output import Output, print_error
 
 
@@ -54,26 +44,27 @@ app = typer.Typer(
     help="A lab in a command: experiments on distributed publish/subscribe messaging.",
     epilog="Begin with: labctl doctor, then labctl overlay up --brokers 3",
 )
-app.add_typer(overlay_cli.app, name="overlay")
-app.add_typer(bench_cli.app, name="bench")
-app.command("simulate", epilog=simulate_cli.EPILOG)(simulate_cli.simulate)
-app.command("check", epilog="Example: labctl check results/latest --json")(check_cli.check)
-app.add_typer(run_cli.app, name="run")
-app.command("calibrate-wait", epilog="Example: labctl calibrate-wait --step 1ms --json")(
-    run_cli.calibrate_wait
+app.command("doctor", epilog="Example: labctl doctor --json | jq '.checks[] | select(.ok == false)'")(
+    doctor.command
 )
+app.add_typer(overlay.app, name="overlay")
+app.add_typer(bench.app, name="bench")
+app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
+app.command("check", epilog="Example: labctl check results/latest --json")(check.check)
+app.add_typer(run.app, name="run")
+app.command("calibrate-wait", epilog="Example: labctl calibrate-wait --step 1ms --json")(run.calibrate_wait)
 app.command("report", epilog="Example: labctl report results/base/latest --json | jq '.claims[]'")(
-    report_cli.command
+    report.command
 )
 app.command(
     "provision",
     epilog="Example: labctl provision --testbed experiments/testbeds/openstack.yaml --brokers 3 --clients 4",
-)(testbed_cli.provision)
-app.command("status", epilog="Example: labctl status --json | jq '.hosts[] | .address'")(testbed_cli.status)
-app.command("destroy", epilog="Example: labctl destroy --lab default --yes")(testbed_cli.destroy)
-app.command("ssh", epilog="Example: labctl ssh broker-1 -- uptime")(lab_cli.ssh)
-app.command("logs", epilog="Example: labctl logs broker-1 b1 --lines 50")(lab_cli.logs)
-app.command("gc", epilog="Example: labctl gc --dry-run")(testbed_cli.gc)
+)(testbed.provision)
+app.command("status", epilog="Example: labctl status --json | jq '.hosts[] | .address'")(testbed.status)
+app.command("destroy", epilog="Example: labctl destroy --lab default --yes")(testbed.destroy)
+app.command("ssh", epilog="Example: labctl ssh broker-1 -- uptime")(lab.ssh)
+app.command("logs", epilog="Example: labctl logs broker-1 b1 --lines 50")(lab.logs)
+app.command("gc", epilog="Example: labctl gc --dry-run")(testbed.gc)
 
 
 def _print_version(wanted: bool) -> None:
@@ -89,39 +80,6 @@ def root(
     ] = False,
 ) -> None:
     """A lab in a command: experiments on distributed publish/subscribe messaging."""
-
-
-@app.command("doctor", epilog="Example: labctl doctor --json | jq '.checks[] | select(.ok == false)'")
-def run_doctor(
-    testbed: Annotated[
-        str | None, typer.Option(help="Check this testbed instead: its file, or its kind.")
-    ] = None,
-    brokers: Annotated[int, typer.Option(min=0, help="Hosts for brokers that the testbed must hold.")] = 3,
-    clients: Annotated[int, typer.Option(min=0, help="Hosts for clients that it must hold.")] = 4,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
-) -> None:
-    """Check whether this machine, or a testbed, is fit for a lab, and say what to do where it is not.
-
-    Ends with 0 when every required check is well, and with 4 otherwise; optional checks only advise.
-    """
-    out = Output(json)
-    if testbed is None:
-        title, checks = "This machine", doctor.examine()
-    else:
-        title, checks = testbed_cli.examine(testbed, brokers, clients)
-    ok = doctor.all_required_ok(checks)
-    out.document({"ok": ok, "checks": checks})
-    if not json:
-        rows = [(_verdict(check), check.name, check.detail, check.advice) for check in checks]
-        out.table(title, ("verdict", "check", "found", "advice"), rows)
-    if not ok:
-        raise typer.Exit(INFRASTRUCTURE)
-
-
-def _verdict(check: doctor.Check) -> str:
-    if check.ok:
-        return "ok"
-    return "not ok" if check.required else "advice"
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from labctl.commands.report import exit_code
 from labctl.report import claims, ingest, outputs, pipeline, session, verdicts
 from labctl.report.model import Report
 from labctl.report.transforms import latency, nodes, rates
-from labctl.report_cli import exit_code
 from tests import synthetic
 from tests.browser import look
 from tests.synthetic import Spec

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from labctl.commands.run_view import duration, outcome, watching
 from labctl.drivers import Record
 from labctl.experiment import Cell
 from labctl.output import Output
-from labctl.run_view import duration, outcome, watching
 from labctl.runner import Progress, Ran
 from labctl.schedule import unit
 

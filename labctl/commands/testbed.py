@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 from msgspec import structs
 
-from labctl import testbed_view as view
+from labctl.commands import testbed_view as view
 from labctl.doctor import Check
 from labctl.exits import INFRASTRUCTURE, LEFT_IN_CLOUD, LabError, UsageProblem
 from labctl.output import Output, print_error

@@ -11,9 +11,9 @@ import typer
 
 from labctl import overlay, overlay_state
 from labctl import topology as trees
+from labctl.commands.overlay_view import show_status
 from labctl.exits import INFRASTRUCTURE, UsageProblem
 from labctl.output import Output
-from labctl.overlay_view import show_status
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from labctl.commands.testbed import DEFAULT_LAB, LabName
 from labctl.exits import LabError
 from labctl.output import Output
-from labctl.testbed_cli import DEFAULT_LAB, LabName
 from labctl.testbeds.store import Store
 
 

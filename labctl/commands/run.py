@@ -140,7 +140,8 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
 
 
 def _run(out: Output, what: Order, there: Site, root: Path, resume: bool, choices: Choices) -> Report:
-    from labctl import conduct, run_view
+    from labctl import conduct
+    from labctl.commands import run_view
 
     folder = conduct.resume(root, what) if resume else conduct.begin(root, what)
     out.note(f"result folder: {folder.path}")
@@ -222,7 +223,7 @@ def _shown(value: object) -> str:
 
 def _show_plan(out: Output, what: Order) -> None:
     from labctl import drivers, schedule
-    from labctl.run_view import duration
+    from labctl.commands.run_view import duration
 
     with_delay = what.links is not None
     rows = []
@@ -281,7 +282,8 @@ def calibrate_wait(  # noqa: PLR0913, PLR0917 - each option is one choice about 
     It is the smallest, in steps, with which so many transactions were all correct while some failed with one
     step less. What is kept holds for this code, machine and configuration; `labctl run experiment` uses it.
     """
-    from labctl import calibrations, run_view
+    from labctl import calibrations
+    from labctl.commands import run_view
 
     out = Output(json)
     what = _to_calibrate(name, profile, seed, only or [], repeat, not no_delay, step)
