@@ -11,7 +11,15 @@ PYTHON_MIN = (3, 11)
 
 # Runs under whatever python3 a host has, so it uses nothing that an old one lacks.
 LOOK = """
-import json, os, platform, sys
+import ctypes, json, os, platform, sys, time
+def has_timerfd():
+    try:
+        number = ctypes.CDLL(None).timerfd_create(1, os.O_NONBLOCK)
+    except (OSError, AttributeError):
+        return False
+    if number >= 0:
+        os.close(number)
+    return number >= 0
 root = os.path.expanduser("~/" + sys.argv[1])
 bundles = os.path.join(root, "bundles")
 if sys.version_info >= (3, 11):
@@ -23,6 +31,10 @@ print(json.dumps({
     "python": list(sys.version_info[:3]),
     "machine": platform.machine(),
     "libc": platform.libc_ver()[0] or "musl",
+    "kernel": platform.release(),
+    "timerfd": has_timerfd(),
+    "pidfd": hasattr(os, "pidfd_open") and os.path.exists("/proc/self/stat"),
+    "clock_s": time.time(),
     "free_bytes": disk.f_bavail * disk.f_frsize,
     "present": [name for name in names if "." not in name],
     "parts": dict((name[:-5], os.path.getsize(os.path.join(bundles, name)))
@@ -41,6 +53,11 @@ class Found:
     machine: str
     libc: str
     free_bytes: int
+    kernel: str = ""
+    lacks: tuple[str, ...] = ()
+    """Of what brokers and the agent ask of a kernel: `timerfd` for precise delays, `pidfd` for whom they stop."""
+    clock_s: float = 0.0
+    """What time it is there."""
     present: frozenset[str] = frozenset()
     """Bundles that are there, whole."""
     parts: tuple[tuple[str, int], ...] = ()
@@ -82,6 +99,9 @@ def read(target: Target, result: Result) -> Found:
         machine=seen["machine"],
         libc=seen["libc"],
         free_bytes=seen["free_bytes"],
+        kernel=seen["kernel"],
+        lacks=tuple(name for name in ("timerfd", "pidfd") if not seen[name]),
+        clock_s=seen["clock_s"],
         present=frozenset(seen["present"]),
         parts=tuple(seen["parts"].items()),
     )

@@ -17,8 +17,9 @@ from labctl.exits import LabError
 from labctl.remote.login import KNOWN_HOSTS, HostKeyChanged
 from labctl.remote.play import Player, target
 from labctl.remote.ssh import Connections
-from labctl.testbeds import keys, reach
+from labctl.testbeds import fitness, keys, reach
 from labctl.testbeds import lab as labs
+from labctl.testbeds.fitness import Look
 from labctl.testbeds.lab import Host, Lab
 from labctl.testbeds.provider import Creation, Plan, ProviderError, Released, Report, Resource
 from labctl.testbeds.store import Store
@@ -128,20 +129,21 @@ class Hosts:
         with Connections(Store("examined"), lab) as connections:
             player = Player(connections)
 
-            def one(host: Host) -> Check:
+            def one(host: Host) -> Look:
                 name = f"{host.name} ({host.address})"
                 if not host.host_key:
-                    return Check(name, False, _unknown_key(host), "compare its key once, by another way")
+                    return Look(name, problem=_unknown_key(host))
+                asked_s = time.time()
                 try:
                     found = player.on(host, prepare(target(lab, host)))
+                    answered_s = time.time()
                     player.on(host, clear(target(lab, host), found))
                 except LabError as error:
-                    return Check(name, False, str(error), "see what it says")
-                version = ".".join(map(str, found.python))
-                return Check(name, True, f"Python {version}, {found.free_bytes / 1e9:.1f} GB free")
+                    return Look(name, problem=str(error))
+                return Look(name, found, asked_s, answered_s)
 
             outcomes = player.each(lab.hosts, one)
-        checks += [outcome.made for outcome in outcomes if outcome.made is not None]
+        checks += fitness.judge([outcome.made for outcome in outcomes if outcome.made is not None])
         return [*checks, Check("TLS", True, NOTE, required=False)]
 
     def close(self) -> None:

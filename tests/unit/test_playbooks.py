@@ -29,6 +29,10 @@ def answer(**changes: object) -> Result:
         "machine": "aarch64",
         "libc": "glibc",
         "free_bytes": 1 << 30,
+        "kernel": "6.1.0",
+        "timerfd": True,
+        "pidfd": False,
+        "clock_s": 1.5,
         "present": [],
         "parts": {},
     }
@@ -38,6 +42,7 @@ def answer(**changes: object) -> Result:
 def test_the_look_at_a_host_is_understood_whatever_it_prints_before(tmp_path: Path) -> None:
     found = read(TARGET, answer(present=["ab"], parts={"cd": 7}))
     assert found.kind == ((3, 12), "aarch64", "glibc")
+    assert found.lacks == ("pidfd",)
     assert found.present == {"ab"}
     assert found.parts == (("cd", 7),)
     assert tmp_path.exists()
