@@ -5,7 +5,8 @@ that name the same attributes form an `ExactGroup`, where a key leads to the rec
 `Crowd` of equal ones. With ranges, those that agree in the names of such values and in their first range
 form a `RangedGroup`, where a key leads to a `Pile` (`broker.boxes`). Which groups can contain an event
 depends only on the names of its attributes, so that is worked out once, as a plan, and kept until a
-group comes or goes. An exact and a ranged group by the same names are asked with one key. A set of values counts as so many records with one value each.
+shape comes or a group goes. An exact and a ranged group by the same names are asked with one key. A set of
+values counts as so many records with one value each.
 
 `broker.index` keeps one table of what clients want, and one per client of what it took back.
 """
@@ -24,6 +25,8 @@ from broker.filters import Event, Filter, OneOf, Predicate
 from broker.records import NOWHERE, Record, stamp_of
 
 PLANS_MAX = 1024
+SHAPES_MAX = 1024
+"""With more shapes, a plan goes by what all filters of a group name: to look at every shape would take long."""
 PARTS_MAX = 256
 """Into so many records a record with sets of values may be taken apart."""
 
@@ -171,9 +174,10 @@ Group = ExactGroup | RangedGroup
 class Plans(dict[Names, Plan]):
     """By an event's names, how to ask the groups that can contain it; made when first asked for."""
 
-    __slots__ = ("_groups",)
+    __slots__ = ("_groups", "_shapes")
 
-    def __init__(self, groups: Mapping[Hashable, Group]) -> None:
+    def __init__(self, shapes: Mapping[tuple[Names, str], Shape], groups: Mapping[Hashable, Group]) -> None:
+        self._shapes = shapes
         self._groups = groups
 
     def __missing__(self, names: Names) -> Plan:
@@ -181,6 +185,9 @@ class Plans(dict[Names, Plan]):
             self.clear()
         present = set(names)
         groups = [group for group in self._groups.values() if present.issuperset(group.needed)]
+        if len(self._shapes) <= SHAPES_MAX:
+            able = {shape.group for shape in self._shapes.values() if present.issuperset(shape.names)}
+            groups = [group for group in groups if group in able]
         exact = [group for group in groups if isinstance(group, ExactGroup)]
         ranged = [group for group in groups if isinstance(group, RangedGroup)]
         # Where the most records are now, all hops are found the soonest.
@@ -198,7 +205,7 @@ class Table:
         self._shapes: dict[tuple[Names, str], Shape] = {}
         self._groups: dict[Hashable, Group] = {}
         self._parts: dict[Record, list[Record]] = {}
-        self.plans = Plans(self._groups)
+        self.plans = Plans(self._shapes, self._groups)
         for record in records:
             self.add(record)
 
@@ -272,7 +279,7 @@ class Table:
         shape = self._shapes.get((names, worlds))
         if shape is None:
             shape = self._shapes[names, worlds] = Shape(names, worlds, self._groups)
-            if shape.group_key not in self._groups:
+            if shape.group_key not in self._groups or len(self._shapes) <= SHAPES_MAX + 1:
                 self._groups[shape.group_key] = shape.group
                 self.plans.clear()
         if names is not shape.names:  # decoded from the wire, each filter brings names of its own

@@ -309,3 +309,17 @@ def test_a_record_that_is_not_there_cannot_be_removed() -> None:
     with pytest.raises(KeyError):
         index.remove(record("sub", "c2", 1, {"a": 1}))
     assert set(index.hops({"a": 1})) == {"north"}
+
+
+@pytest.mark.parametrize("shapes_max", [1, 2, 3])
+def test_a_filter_of_a_new_shape_among_known_ones_is_found_by_events_seen_before(
+    monkeypatch: pytest.MonkeyPatch, shapes_max: int
+) -> None:
+    """Whether every shape is looked at, or the limit of that is just being passed."""
+    monkeypatch.setattr(table, "SHAPES_MAX", shapes_max)
+    wide, narrow = {"a": between(0, 9), "b": between(0, 9)}, {"a": between(0, 9)}
+    index = filled(record("sub", "c1", 1, wide), record("sub", "c3", 2, {"c": between(0, 9)}))
+    assert set(index.hops({"a": 5})) == set()
+    index.add(record("sub", "c4", 3, narrow), CLIENTS["c4"])
+    assert set(index.hops({"a": 5})) == {"east"}
+    assert set(index.hops({"a": 5, "b": 5})) == {"north", "east"}

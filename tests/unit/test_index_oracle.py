@@ -52,7 +52,7 @@ def agree(index: Index, oracle: Oracle, event: Event) -> None:
 
 
 @contextmanager
-def small_limits() -> Iterator[None]:
+def small_limits(shapes_max: int = 3) -> Iterator[None]:
     """Few records fill a list, a box, a bucket, a cache: what otherwise takes thousands."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(boxes, "FEW_RECORDS", 2)
@@ -61,6 +61,7 @@ def small_limits() -> Iterator[None]:
         patch.setattr(buckets, "BUCKET_ENDS_MIN", 2)
         patch.setattr(buckets, "BUCKET_SHARE", 64)
         patch.setattr(table, "PLANS_MAX", 3)
+        patch.setattr(table, "SHAPES_MAX", shapes_max)
         patch.setattr(table, "PARTS_MAX", 2)
         patch.setattr(boxes, "VIEWS_MAX", 2)
         patch.setattr(index_module, "ANSWERS_MAX", 2)
@@ -146,7 +147,7 @@ class Session:
 @given(st.data(), st.lists(events, min_size=4, max_size=8))
 def test_it_agrees_with_the_definition_after_every_change(data: st.DataObject, seen: list[Event]) -> None:
     session, numbers = Session(), count(1)
-    with small_limits():
+    with small_limits(data.draw(st.sampled_from((3, 8, table.SHAPES_MAX)))):
         for _ in range(data.draw(st.integers(0, 40))):
             session.apply(data, numbers)
             for event in seen:
