@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ import uvloop
 
 from broker.config import ConfigError, NodeConfig, parse
 from broker.server import Server
+from broker.transport.garbage import collect_rarely
 from broker.transport.log import JsonLog
 
 STDOUT, STDERR = 1, 2
@@ -34,9 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ConfigError as error:
         _tell(str(error))
         return 2
-    # A broker's tables are large and hold no cycles: look for garbage rarely.
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 50)
+    collect_rarely()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config))
 

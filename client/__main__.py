@@ -20,6 +20,7 @@ import msgspec
 import uvloop
 
 from broker.delay import Delay
+from broker.transport.garbage import collect_rarely
 from client.connection import connect
 from client.errors import ClientError, ConnectionFailed, RefusedByBroker
 from client.scenarios import catalogue
@@ -88,6 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         known = ", ".join(member.removesuffix(options.suffix) for member in (cast.coordinator, *cast.members))
         return _fail(USAGE, f"{options.scenario} has no role {options.role}; it has {known}")
     role: Role = scenario.role(name, cast, _options(options))
+    collect_rarely()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_play(role, options))
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import uvloop
 
+from broker.transport.garbage import collect_rarely
 from labctl.exits import LabError
 
 Ready = Callable[[dict[str, Any]], Awaitable[None]]
@@ -109,6 +110,7 @@ def serve(roles: dict[str, Role]) -> None:
     """The child's end: run the role that the command line names, once."""
     end_with_parent()
     role, arguments = roles[sys.argv[1]], json.loads(sys.argv[2])
+    collect_rarely()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         result = runner.run(_run(role, arguments))
     _say(result)
