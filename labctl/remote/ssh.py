@@ -12,6 +12,7 @@ import hashlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -176,7 +177,7 @@ def _open(connection: fabric.Connection, name: str, timeouts: Timeouts) -> None:
 
     where = f"{name} ({connection.host}:{connection.port})"
     try:
-        connection.open()
+        _dial(connection, timeouts)
     except BadHostKeyException as error:
         raise HostKeyChanged(
             f"the host key of {where} is {fingerprint(error.key.asbytes())}, and it should be "
@@ -205,6 +206,22 @@ def _open(connection: fabric.Connection, name: str, timeouts: Timeouts) -> None:
     _notice_silence(transport, 3 * timeouts.keepalive_s)
 
 
+def _dial(connection: fabric.Connection, timeouts: Timeouts) -> None:
+    """Who is refused tries again for a while: cloud-init starts sshd a second time, after it has first answered."""
+    from paramiko.ssh_exception import NoValidConnectionsError
+
+    deadline = time.monotonic() + timeouts.connect_s
+    while True:
+        try:
+            connection.open()
+            return
+        except NoValidConnectionsError as error:
+            refused = all(isinstance(reason, ConnectionRefusedError) for reason in error.errors.values())
+            if not refused or time.monotonic() > deadline:
+                raise
+        time.sleep(timeouts.poll_s)
+
+
 def _notice_silence(transport: paramiko.Transport, silence_s: float) -> None:
     """The kernel gives up a connection whose data nobody acknowledges, instead of after a quarter of an hour."""
     if isinstance(transport.sock, socket.socket):
@@ -222,6 +239,8 @@ def words_of(store: Store, lab: Lab, host: Host) -> list[str]:
         "StrictHostKeyChecking": "yes",
         "ForwardAgent": "no",
         "ConnectTimeout": f"{lab.testbed.timeouts.connect_s:.0f}",
+        # One a second, like ours.
+        "ConnectionAttempts": f"{lab.testbed.timeouts.connect_s:.0f}",
     }
     kept = lab.testbed.options
     identity = kept.identity if isinstance(kept, HostsOptions) else str(store.key_file)

@@ -25,6 +25,8 @@ network: {libvirt.NETWORK}
 machines: 2
 lifetime: 3h
 ssh: {{allow_from: [{libvirt.GATEWAY}/32]}}
+# Where every instruction is translated, sshd takes its time to start again.
+timeouts: {{connect_s: 30}}
 """
 
 
