@@ -38,13 +38,13 @@ traces() {
 }
 
 made=()
+trap '((${#made[@]} == 0)) || rmdir "${made[@]}"' EXIT
 for folder in "${EMPTY[@]}"; do
   [[ -d $folder ]] || { mkdir "$folder" && made+=("$folder"); }
 done
 before=$(traces)
 code=0
 unshare --net --mount --pid --fork --kill-child --mount-proc "${BASH_SOURCE[0]}" --inside "$@" || code=$?
-((${#made[@]} == 0)) || rmdir "${made[@]}"
 new=$(comm -13 <(echo "$before") <(traces))
 [[ -n $new ]] || exit "$code"
 printf 'This was not there before the test:\n%s\n' "$new" >&2
