@@ -10,10 +10,14 @@ BIN := .venv/bin
 # Touched when .venv holds what the lock file says: a second run finds nothing to do.
 VENV := .venv/.installed
 
-# The same for the OpenStack services that some tests start.
+# The same for the OpenStack services that some tests start, and for Nova's way to libvirt.
 OPENSTACK := .venv-openstack/.installed
+LIBVIRT := .venv-openstack/.libvirt
 
-.PHONY: help demo test test-fast lint format lock openstack-lock clean system-packages
+# The disk of the machines that test-vm boots; kernel and initrd lie beside it.
+GUEST := build/vm/disk.qcow2
+
+.PHONY: help demo test test-fast test-vm lint format lock openstack-lock clean system-packages vm-packages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -26,6 +30,12 @@ test: $(VENV) system-packages $(OPENSTACK) lint ## everything: lint, types, impo
 
 test-fast: $(VENV) lint ## lint, types, import rules, unit tests: under a minute
 	$(BIN)/pytest -q -n auto tests/unit -m "not slow"
+
+# Installs qemu, libvirt and more on this machine: tests/system-packages.sh says what.
+test-vm: $(VENV) vm-packages $(LIBVIRT) $(GUEST) ## as root: a cloud that boots two machines, and a lab on them
+	@# The packages that guests need, as long as there is a network to get it from.
+	@$(BIN)/python -c "from labctl.remote.wheels import Kind, packages; packages(Kind((3, 11), 'x86_64', 'glibc'))"
+	tests/vm/private.sh $(BIN)/pytest tests/vm
 
 lint: $(VENV) ## ruff, mypy, import rules; changes nothing
 	$(BIN)/ruff check
@@ -53,6 +63,16 @@ clean: ## remove what make and the tools have made, .venv included
 
 system-packages:
 	@tests/system-packages.sh
+
+vm-packages:
+	@CI=true tests/system-packages.sh vm
+
+$(LIBVIRT): tests/vm/requirements.lock $(OPENSTACK) | vm-packages
+	$(BIN)/uv pip install --quiet --python .venv-openstack/bin/python --require-hashes --requirement $<
+	@touch $@
+
+$(GUEST): tests/vm/make-image.sh | vm-packages
+	tests/vm/make-image.sh $(@D)
 
 $(OPENSTACK): tests/openstack/requirements.lock tests/openstack/make-venv.sh | $(VENV)
 	@tests/openstack/make-venv.sh

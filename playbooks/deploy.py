@@ -107,7 +107,7 @@ def _bring(target: Target, found: Found, missing: Sequence[Bundle]) -> Playbook[
         sends=sends,
         shows=shell([target.python, "-ISc", "...", where, *words]) + " < bundles",
         may_fail=True,
-        is_transfer=True,
+        takes="transfer",
     )
     if result.code:
         raise PlaybookError(f"{target.name} could not take {kinds} at {found.root}: {result.last_words}")

@@ -36,6 +36,7 @@ print(json.dumps({
     "pidfd": hasattr(os, "pidfd_open") and os.path.exists("/proc/self/stat"),
     "clock_s": time.time(),
     "free_bytes": disk.f_bavail * disk.f_frsize,
+    "starting": os.path.isdir("/run/cloud-init") and not os.path.exists("/run/cloud-init/result.json"),
     "present": [name for name in names if "." not in name],
     "parts": dict((name[:-5], os.path.getsize(os.path.join(bundles, name)))
                   for name in names if name.endswith(".part")),
@@ -62,6 +63,8 @@ class Found:
     """Bundles that are there, whole."""
     parts: tuple[tuple[str, int], ...] = ()
     """Bytes of those whose transfer was cut off."""
+    is_starting: bool = False
+    """It lets us in, and cloud-init has not come to its end yet."""
 
     @property
     def kind(self) -> tuple[tuple[int, int], str, str]:
@@ -81,6 +84,16 @@ def prepare(target: Target) -> Playbook[Found]:
     if result.code:
         raise PlaybookError(f"{target.name} cannot be prepared: {result.last_words}")
     return read(target, result)
+
+
+def wait_for_start() -> Playbook[None]:
+    """What cloud-init still does would be measured with us. How it ends is its own business."""
+    yield Run(
+        shell(["cloud-init", "status", "--wait"]),
+        why="the end of its start, as cloud-init sees it",
+        may_fail=True,
+        takes="boot",
+    )
 
 
 def read(target: Target, result: Result) -> Found:
@@ -104,6 +117,7 @@ def read(target: Target, result: Result) -> Found:
         clock_s=seen["clock_s"],
         present=frozenset(seen["present"]),
         parts=tuple(seen["parts"].items()),
+        is_starting=seen["starting"],
     )
 
 

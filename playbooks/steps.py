@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 Made = TypeVar("Made")
+Duration = Literal["command", "transfer", "boot"]
 
 
 class PlaybookError(Exception):
@@ -37,8 +38,8 @@ class Run:
     """For a dry run, when the command itself is too long to read."""
     may_fail: bool = False
     """The playbook looks at the exit code itself; otherwise a failure ends it."""
-    is_transfer: bool = False
-    """It may take as long as a transfer, not only as a command."""
+    takes: Duration = "command"
+    """How long it may last: the time-out of a command, of a transfer, or of a machine's start."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def clear(target: Target, found: Found) -> Playbook[None]:
     yield Run(
         f"cd && rm -rf -- {shell([found.root])} && {{ rmdir {_parents(target)} 2>/dev/null; true; }}",
         why="everything that was brought",
-        is_transfer=True,
+        takes="transfer",
     )
 
 

@@ -1,15 +1,36 @@
 #!/usr/bin/env bash
 # Installs the programs that tests need and pip cannot bring. As root with apt-get it does so; otherwise
-# it says what to type, and the tests concerned are skipped, unless CI=true: then it fails.
+# it says what to type, and the tests concerned are skipped, unless CI=true: then it fails. With the argument
+# `vm` those that `make test-vm` needs besides.
 set -euo pipefail
 
-# A package, and the program by which it is known to be there.
+# A package, and the program by which it is known to be there; or none, for what is not a program.
 declare -A PROGRAMS=(
   [mosquitto]=mosquitto
   [chromium]=chromium
   [openssh-server]=sshd
   [mariadb-server]=mariadbd
   [rabbitmq-server]=rabbitmq-server
+)
+[[ ${1:-} != vm ]] || PROGRAMS=(
+  [openssh-server]=sshd
+  [mariadb-server]=mariadbd
+  [rabbitmq-server]=rabbitmq-server
+  # Machines, and the disks that they are given.
+  [qemu-system-x86]=qemu-system-x86_64
+  [qemu-utils]=qemu-img
+  [libvirt-daemon]=libvirtd
+  [libvirt-daemon-driver-qemu]=
+  [genisoimage]=genisoimage
+  # Their network.
+  [dnsmasq-base]=dnsmasq
+  [dnsmasq-utils]=dhcp_release
+  [iptables]=iptables
+  # To build the guest, and what Nova needs to talk with libvirt.
+  [debootstrap]=debootstrap
+  [libvirt-dev]=
+  [pkg-config]=pkg-config
+  [gcc]=gcc
 )
 POLICY=/usr/sbin/policy-rc.d
 KEPT=$POLICY.kept-by-labctl-tests
@@ -24,7 +45,9 @@ give_up() {
 
 missing=()
 for package in "${!PROGRAMS[@]}"; do
-  command -v "${PROGRAMS[$package]}" >/dev/null || missing+=("$package")
+  command -v "${PROGRAMS[$package]}" >/dev/null ||
+    dpkg-query --show --showformat '${Status}' "$package" 2>/dev/null | grep -q ' installed$' ||
+    missing+=("$package")
 done
 ((${#missing[@]})) || exit 0
 

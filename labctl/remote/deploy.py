@@ -13,7 +13,7 @@ from labctl.remote.play import Outcome, Player, PlayError, target
 from labctl.remote.ssh import Say
 from labctl.testbeds.lab import Host
 from playbooks.deploy import Deployed, deploy
-from playbooks.prepare import Found, prepare
+from playbooks.prepare import Found, prepare, wait_for_start
 from playbooks.steps import Playbook
 
 SHOWN_MAX = 5
@@ -46,6 +46,9 @@ def everywhere(player: Player, hosts: Sequence[Host], shelf: Shelf, say: Say) ->
             say(host.name, "deploying")
         made = yield from deploy(where, found, wanted)
         say(host.name, f"deployed: {', '.join(made.brought) or 'nothing new'}")
+        if found.is_starting:
+            say(host.name, "waiting for the end of its start")
+            yield from wait_for_start()
         return made
 
     outcomes = player.everywhere(hosts, playbook)

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import logging
 import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +120,7 @@ def _open(connection: fabric.Connection, name: str, timeouts: Timeouts) -> None:
 
     where = f"{name} ({connection.host}:{connection.port})"
     try:
-        connection.open()
+        _dial(connection, timeouts)
     except BadHostKeyException as error:
         raise HostKeyChanged(
             f"the host key of {where} is {fingerprint(error.key.asbytes())}, and it should be "
@@ -146,6 +147,26 @@ def _open(connection: fabric.Connection, name: str, timeouts: Timeouts) -> None:
     assert transport is not None
     transport.set_keepalive(int(max(1, timeouts.keepalive_s)))
     _notice_silence(transport, 3 * timeouts.keepalive_s)
+
+
+def _dial(connection: fabric.Connection, timeouts: Timeouts) -> None:
+    """Who is refused tries again for a while: cloud-init starts sshd a second time, after it has first answered."""
+    from paramiko import ChannelException
+    from paramiko.ssh_exception import NoValidConnectionsError
+
+    deadline = time.monotonic() + timeouts.connect_s
+    while True:
+        try:
+            connection.open()
+            return
+        except ChannelException:  # a bastion does not say more than that it could not
+            if time.monotonic() > deadline:
+                raise
+        except NoValidConnectionsError as error:
+            refused = all(isinstance(reason, ConnectionRefusedError) for reason in error.errors.values())
+            if not refused or time.monotonic() > deadline:
+                raise
+        time.sleep(timeouts.poll_s)
 
 
 def _notice_silence(transport: paramiko.Transport, silence_s: float) -> None:

@@ -107,8 +107,12 @@ class Player:
             raise PlayError(f"{host.name}: a playbook that stays must be attached")
         if isinstance(step, Fetch):
             return self._fetch(host, step)
-        limit_s = self._timeouts.transfer_s if step.is_transfer else self._timeouts.command_s
-        result = self._run(host, step, limit_s)
+        limits_s = {
+            "command": self._timeouts.command_s,
+            "transfer": self._timeouts.transfer_s,
+            "boot": self._timeouts.boot_s,
+        }
+        result = self._run(host, step, limits_s[step.takes])
         if result.code and not step.may_fail:
             raise PlayError(f"{host.name}, {step.why}: {result.last_words}")
         return result

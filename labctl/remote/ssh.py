@@ -95,7 +95,13 @@ def words_of(store: Store, lab: Lab, host: Host) -> list[str]:
 
 
 def _plain_ssh(store: Store, door: Door, connect_s: float) -> list[str]:
-    options = {"StrictHostKeyChecking": "yes", "ForwardAgent": "no", "ConnectTimeout": f"{connect_s:.0f}"}
+    options = {
+        "StrictHostKeyChecking": "yes",
+        "ForwardAgent": "no",
+        "ConnectTimeout": f"{connect_s:.0f}",
+        # One a second, like ours.
+        "ConnectionAttempts": f"{connect_s:.0f}",
+    }
     if door.host_key:
         options["UserKnownHostsFile"] = str(store.known_hosts_file)
     words = ["ssh", *(part for name, value in options.items() for part in ("-o", f"{name}={value}"))]

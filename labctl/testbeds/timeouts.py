@@ -10,7 +10,7 @@ from msgspec import Struct
 
 class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
     connect_s: float = 10.0
-    """Until a TCP connection stands: to the cloud's services, to a host's sshd."""
+    """Until a TCP connection stands: to the cloud's services, to a host's sshd, which may refuse it at first."""
     request_s: float = 60.0
     """One request to the cloud, from the last byte sent to the first byte of the answer."""
     retry_s: float = 30.0

@@ -38,6 +38,9 @@ class Places:
     def file(self, service: str) -> Path:
         return self.folder / "etc" / f"{service}.conf"
 
+    def command(self, program: str, service: str, *words: str) -> list[str | Path]:
+        return [self.program(program), "--config-file", self.file(service), *words]
+
     def database(self, name: str) -> str:
         return f"mysql+pymysql://{DATABASE_USER}@localhost/{name}?unix_socket={self.socket}&charset=utf8"
 
@@ -50,13 +53,14 @@ class Places:
         return f"rabbit://guest:guest@127.0.0.1:{self.ports['rabbit']}/"
 
 
-def write_all(places: Places) -> None:
+def write_all(places: Places, nova: Sections, neutron: Sections) -> None:
+    """With what depends on the hypervisor, of Nova's and of Neutron's."""
     files = {
         "keystone": _keystone(places),
         "placement": _placement(places),
         "glance-api": _glance(places),
-        "nova": _nova(places),
-        "neutron": _neutron(places),
+        "nova": _merged(_nova(places), nova),
+        "neutron": _merged(_neutron(places), neutron),
     }
     for folder in ("etc", "locks", "images/staging", "images/tasks", "nova/instances", "neutron"):
         (places.folder / folder).mkdir(parents=True, exist_ok=True)
@@ -64,6 +68,10 @@ def write_all(places: Places) -> None:
         places.file(name).write_text(as_text(sections))
     # Nova's API looks for this one beside its own, whatever the configuration says.
     shutil.copy(places.venv / "etc/nova/api-paste.ini", places.folder / "etc")
+
+
+def _merged(usual: Sections, more: Sections) -> Sections:
+    return {**usual, **{name: {**usual.get(name, {}), **options} for name, options in more.items()}}
 
 
 def as_text(sections: Sections) -> str:
@@ -134,8 +142,6 @@ def _nova(places: Places) -> Sections:
     credentials = _credentials(places)
     return {
         "DEFAULT": {
-            # Machines are entries in a table; everything in front of the hypervisor is real.
-            "compute_driver": "fake.FakeDriver",
             "host": "compute1",
             "my_ip": "127.0.0.1",
             "state_path": places.folder / "nova",
@@ -170,7 +176,6 @@ def _neutron(places: Places) -> Sections:
             "transport_url": places.queue,
             "state_path": places.folder / "neutron",
             "api_paste_config": places.venv / "etc/neutron/api-paste.ini",
-            "dhcp_agent_notification": "false",
             "rpc_workers": 1,
         },
         "database": {"connection": places.database("neutron")},

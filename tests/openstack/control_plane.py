@@ -1,7 +1,8 @@
 """A real OpenStack on loopback for the time of a test run: Keystone, Glance, Placement, Nova, Neutron.
 
-Nova has its fake hypervisor: machines never run, all else is as in a cloud. MariaDB and RabbitMQ come
-from the system, the services from .venv-openstack. By hand, until Ctrl-C, with FOLDER/clouds.yaml:
+Unless another one is given, Nova has its fake hypervisor: machines never run, all else is as in a cloud.
+MariaDB and RabbitMQ come from the system, the services from .venv-openstack. By hand, until Ctrl-C, with
+FOLDER/clouds.yaml:
 
     .venv/bin/python -m tests.openstack.control_plane FOLDER
 """
@@ -28,6 +29,7 @@ from openstack.exceptions import SDKException
 
 from tests.openstack import configs, seed
 from tests.openstack.configs import APIS, Places
+from tests.openstack.hypervisors import Fake, Hypervisor
 from tests.openstack.services import NotReady, Services, free_ports, listens
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +54,7 @@ SCHEMA_S = 300.0
 class ControlPlane:
     folder: Path
     places: Places
+    hypervisor: Hypervisor = field(default_factory=Fake)
     connections: dict[str, openstack.connection.Connection] = field(default_factory=dict)
 
     @property
@@ -71,10 +74,12 @@ class ControlPlane:
 
 
 @contextmanager
-def running(folder: Path, say: Callable[[str], None] = lambda _: None) -> Iterator[ControlPlane]:
+def running(
+    folder: Path, say: Callable[[str], None] = lambda _: None, hypervisor: Hypervisor | None = None
+) -> Iterator[ControlPlane]:
     """Start everything from nothing, and stop it in any case."""
     ports = dict(zip((*APIS, "rabbit", "rabbit-peers", "rabbit-names"), free_ports(8), strict=True))
-    plane = ControlPlane(folder, Places(folder, VENV, ports))
+    plane = ControlPlane(folder, Places(folder, VENV, ports), hypervisor or Fake())
     services = Services(folder, _environment(plane.places))
     began = time.monotonic()
     try:
@@ -124,8 +129,8 @@ def _environment(places: Places) -> dict[str, str]:
 
 def _database_and_queue(plane: ControlPlane, services: Services) -> None:
     places = plane.places
-    configs.write_all(places)
-    _install_driver(plane.folder / "plugins")
+    configs.write_all(places, plane.hypervisor.nova(places), plane.hypervisor.neutron(places))
+    _install_plugins(plane.folder / "plugins", plane.hypervisor)
     queue, data = plane.folder / "rabbit", plane.folder / "db"
     queue.mkdir()
     (queue / "plugins").write_text("[].\n")
@@ -180,11 +185,12 @@ def _database_and_queue(plane: ControlPlane, services: Services) -> None:
     services.run("databases", [[*client, create]], START_S)
 
 
-def _install_driver(folder: Path) -> None:
-    """Neutron finds it by an entry point, for which a dist-info on its path is enough."""
+def _install_plugins(folder: Path, hypervisor: Hypervisor) -> None:
+    """Neutron finds its driver by an entry point, for which a dist-info on its path is enough."""
     info = folder / "lab_binding-1.0.dist-info"
     info.mkdir(parents=True)
-    shutil.copy(Path(__file__).with_name("lab_binding.py"), folder)
+    for module in (Path(__file__).with_name("lab_binding.py"), *hypervisor.plugins):
+        shutil.copy(module, folder)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab_binding\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(DRIVER)
 
@@ -192,14 +198,11 @@ def _install_driver(folder: Path) -> None:
 def _schema(plane: ControlPlane, services: Services) -> None:
     places = plane.places
 
-    def manage(program: str, service: str, *words: str) -> list[str | Path]:
-        return [places.program(program), "--config-file", places.file(service), *words]
-
     def keystone(*words: str) -> list[str | Path]:
-        return manage("keystone-manage", "keystone", *words)
+        return places.command("keystone-manage", "keystone", *words)
 
     def nova(*words: str) -> list[str | Path]:
-        return manage("nova-manage", "nova", *words)
+        return places.command("nova-manage", "nova", *words)
 
     user = ("--keystone-user", getpass.getuser(), "--keystone-group", getpass.getuser())
     url = places.url("identity")
@@ -214,8 +217,8 @@ def _schema(plane: ControlPlane, services: Services) -> None:
             keystone("fernet_setup", *user),
             keystone("credential_setup", *user),
             keystone("bootstrap", *bootstrap),
-            manage("placement-manage", "placement", "db", "sync"),
-            manage("glance-manage", "glance-api", "db_sync"),
+            places.command("placement-manage", "placement", "db", "sync"),
+            places.command("glance-manage", "glance-api", "db_sync"),
         ],
         "schema-nova": [
             nova("api_db", "sync"),
@@ -223,7 +226,7 @@ def _schema(plane: ControlPlane, services: Services) -> None:
             nova("db", "sync"),
             nova("cell_v2", "create_cell", "--name", "cell1"),
         ],
-        "schema-neutron": [manage("neutron-db-manage", "neutron", "upgrade", "heads")],
+        "schema-neutron": [places.command("neutron-db-manage", "neutron", "upgrade", "heads")],
     }
     with ThreadPoolExecutor() as pool:
         for done in [pool.submit(services.run, name, commands, SCHEMA_S) for name, commands in work.items()]:
@@ -246,8 +249,8 @@ def _apis(plane: ControlPlane, services: Services) -> None:
     for service in ("network", "compute"):
         _start_api(plane, services, service)
     for program, service in (("neutron-rpc-server", "neutron"), ("nova-scheduler", "nova")):
-        services.start(program, _program(plane, program, service))
-    services.start("nova-conductor", [*_program(plane, "nova-conductor", "nova"), "--debug"])
+        services.start(program, plane.places.command(program, service))
+    services.start("nova-conductor", plane.places.command("nova-conductor", "nova", "--debug"))
 
 
 def _compute(plane: ControlPlane, services: Services) -> None:
@@ -255,22 +258,20 @@ def _compute(plane: ControlPlane, services: Services) -> None:
     log = services.log("nova-conductor")
     joined = "Join ServiceGroup membership"
     services.wait("nova-conductor", lambda: joined in log.read_text(errors="replace"), START_S)
-    services.start("nova-compute", _program(plane, "nova-compute", "nova"))
+    plane.hypervisor.start(plane, services)
+    services.start("nova-compute", plane.places.command("nova-compute", "nova"))
     for service in APIS:
         _wait_for_api(plane, services, service)
     admin = plane.connect("admin")
     services.wait("nova-compute", lambda: _hypervisor_is_up(admin), START_S)
 
 
-def _content(plane: ControlPlane, _services: Services) -> None:
+def _content(plane: ControlPlane, services: Services) -> None:
     (plane.folder / "ports.json").write_text(json.dumps(plane.places.ports))
     admin = plane.connect("admin")
-    seed.flavors_image_and_public_network(admin)
+    seed.flavors_and_public_network(admin)
     seed.raise_quota(admin)
-
-
-def _program(plane: ControlPlane, program: str, service: str) -> list[str | Path]:
-    return [plane.places.program(program), "--config-file", plane.places.file(service)]
+    plane.hypervisor.complete(plane, services)
 
 
 def _start_api(plane: ControlPlane, services: Services, service: str) -> None:

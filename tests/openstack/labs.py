@@ -51,11 +51,11 @@ class User:
         path.write_text(BED.format(cloud=cloud, placement=placement, conflict_s=conflict_s, more=more))
         return path
 
-    def labctl(self, *arguments: str | Path, proxy: Proxy | None = None) -> Done:
+    def labctl(self, *arguments: str | Path, proxy: Proxy | None = None, limit_s: float = COMMAND_S) -> Done:
         process = self.start(arguments)
         if proxy is not None:
             proxy.aim(process.pid)
-        stdout, stderr = process.communicate(timeout=COMMAND_S)
+        stdout, stderr = process.communicate(timeout=limit_s)
         return Done(process.returncode, stdout, stderr)
 
     def start(self, arguments: Sequence[str | Path]) -> subprocess.Popen[str]:

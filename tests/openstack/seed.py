@@ -74,20 +74,38 @@ def users_and_catalogue(places: Places, admin: openstack.connection.Connection) 
             )
 
 
-def flavors_image_and_public_network(admin: openstack.connection.Connection) -> None:
+def blank_image(admin: openstack.connection.Connection) -> None:
+    upload(admin, IMAGE, "raw", bytes(1 << 16))
+
+
+def upload(
+    admin: openstack.connection.Connection,
+    name: str,
+    disk_format: str,
+    content: bytes,
+    limit_s: int = 60,
+    **properties: Any,
+) -> str:
+    """An image for everybody; returns its id."""
+    image: Any = admin.image
+    container = disk_format if disk_format in {"aki", "ari"} else "bare"
+    made = image.create_image(
+        name,
+        data=content,
+        disk_format=disk_format,
+        container_format=container,
+        visibility="public",
+        wait=True,
+        timeout=limit_s,
+        **properties,
+    )
+    return str(made.id)
+
+
+def flavors_and_public_network(admin: openstack.connection.Connection) -> None:
     compute: Any = admin.compute
     for name, (memory_mb, vcpus, disk_gb) in FLAVORS.items():
         compute.create_flavor(name=name, ram=memory_mb, vcpus=vcpus, disk=disk_gb)
-    image: Any = admin.image
-    image.create_image(
-        IMAGE,
-        data=bytes(1 << 16),
-        disk_format="raw",
-        container_format="bare",
-        visibility="public",
-        wait=True,
-        timeout=60,
-    )
     network: Any = admin.network
     public = network.create_network(
         name=PUBLIC,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import shlex
+import socket
+import threading
+import time
 from itertools import combinations
 from pathlib import Path
 
@@ -11,8 +14,9 @@ import pytest
 from msgspec import structs
 
 from labctl.remote import wheels
+from labctl.remote.login import SshError
 from labctl.remote.placing import TooFewHosts, place, tournament
-from labctl.remote.ssh import words_of
+from labctl.remote.ssh import Connections, words_of
 from labctl.remote.wheels import Kind, WheelError
 from labctl.testbeds import hosts, lab
 from labctl.testbeds.keys import known_hosts
@@ -22,6 +26,7 @@ from labctl.testbeds.netns.commands import Plot
 from labctl.testbeds.provider import ProviderError
 from labctl.testbeds.store import Store
 from labctl.testbeds.testbed import Bastion, HostEntry, HostsOptions, Testbed, resolve
+from labctl.testbeds.timeouts import Timeouts
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +87,32 @@ def test_in_a_tournament_all_meet_all_once_and_nobody_two_at_a_time(count: int) 
     for pairs in rounds:
         busy = [name for pair in pairs for name in pair]
         assert len(busy) == len(set(busy))
+
+
+def test_who_is_refused_tries_again_for_a_while() -> None:
+    """An sshd that is started once more; here nobody answers at first, and then somebody who is no sshd."""
+    reserved = socket.create_server(("127.0.0.1", 0))
+    port = reserved.getsockname()[1]
+    reserved.close()
+
+    def answer_late() -> None:
+        time.sleep(0.3)
+        with socket.create_server(("127.0.0.1", port)) as server, server.accept()[0] as peer:
+            peer.sendall(b"SSH-1.0-old\r\n")
+
+    patient = structs.replace(resolve("netns"), timeouts=Timeouts(connect_s=5.0, poll_s=0.05, login_s=2.0))
+    place = Store("l")
+    there = place.make_keys(of(1, 0, patient))
+    host = structs.replace(there.hosts[0], address="127.0.0.1", port=port)
+    late = threading.Thread(target=answer_late)
+    late.start()
+    with Connections(place, there) as connections, pytest.raises(SshError, match="cannot be logged in to"):
+        connections.to(host)
+    late.join()
+    impatient = structs.replace(patient, timeouts=Timeouts(connect_s=0.2, poll_s=0.05))
+    there = structs.replace(there, testbed=impatient)
+    with Connections(place, there) as connections, pytest.raises(SshError, match="Connection refused"):
+        connections.to(host)
 
 
 def test_names_of_namespaces_carry_their_mark_and_fit_the_kernel() -> None:

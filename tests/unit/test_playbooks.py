@@ -15,7 +15,7 @@ from labctl.remote.bundles import Bundle, pack
 from labctl.remote.play import words
 from playbooks import collect, start, stop
 from playbooks.deploy import RECEIVE, Deployed, deploy
-from playbooks.prepare import Found, assumed, prepare, read
+from playbooks.prepare import Found, assumed, prepare, read, wait_for_start
 from playbooks.steps import Attach, PlaybookError, Result, Run, Target
 
 TARGET = Target("broker-1", ".labctl/0123/broker-1")
@@ -33,6 +33,7 @@ def answer(**changes: object) -> Result:
         "timerfd": True,
         "pidfd": False,
         "clock_s": 1.5,
+        "starting": False,
         "present": [],
         "parts": {},
     }
@@ -45,7 +46,17 @@ def test_the_look_at_a_host_is_understood_whatever_it_prints_before(tmp_path: Pa
     assert found.lacks == ("pidfd",)
     assert found.present == {"ab"}
     assert found.parts == (("cd", 7),)
+    assert not found.is_starting
     assert tmp_path.exists()
+
+
+def test_a_host_whose_start_goes_on_is_waited_for_as_long_as_a_start_may_take() -> None:
+    assert read(TARGET, answer(starting=True)).is_starting
+    [step] = wait_for_start()
+    assert isinstance(step, Run)
+    assert step.command == "cloud-init status --wait"
+    assert step.takes == "boot"
+    assert step.may_fail
 
 
 def test_the_look_itself_runs_and_makes_the_folder(tmp_path: Path) -> None:
