@@ -17,7 +17,7 @@ LIBVIRT := .venv-openstack/.libvirt
 # The disk of the machines that test-vm boots; kernel and initrd lie beside it.
 GUEST := build/vm/disk.qcow2
 
-.PHONY: help demo test test-fast test-vm lint format lock openstack-lock clean system-packages vm-packages
+.PHONY: help demo test test-fast test-vm lint format lock openstack-lock vm-lock clean system-packages vm-packages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,10 @@ openstack-lock: $(VENV) ## remake the lock of the OpenStack services that tests 
 	$(BIN)/uv pip compile tests/openstack/requirements.in --universal --python-version 3.11 --generate-hashes \
 	  --upgrade --no-emit-index-url --no-header --no-annotate --quiet \
 	  --output-file tests/openstack/requirements.lock
+
+vm-lock: $(VENV) vm-packages ## the same for what test-vm needs besides
+	$(BIN)/uv pip compile tests/vm/requirements.in --universal --python-version 3.11 --generate-hashes \
+	  --upgrade --no-emit-index-url --no-header --no-annotate --quiet --output-file tests/vm/requirements.lock
 
 clean: ## remove what make and the tools have made, .venv included
 	rm -rf .venv .venv-openstack build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -80,7 +80,7 @@ def plan_document(lab: Lab, plan: Plan) -> dict[str, object]:
 def show_lab(out: Output, lab: Lab) -> None:
     rows = [(host.name, host.state, host.address, host.inside, _short(host.detail)) for host in lab.hosts]
     columns = ("host", "state", "address", "inside", "detail")
-    what = ", ".join((lab.testbed.provider, lab.phase, *(["shared hosts"] if lab.is_shared else [])))
+    what = ", ".join((lab.testbed.provider, lab.phase, *(["hosts may be shared"] if lab.may_share else [])))
     out.table(f"Lab {lab.name} ({what}), {lifetime(lab)}", columns, rows)
 
 
@@ -91,7 +91,7 @@ def lab_document(lab: Lab) -> dict[str, object]:
         "tag": lab.tag,
         "provider": lab.testbed.provider,
         "phase": lab.phase,
-        "shared": lab.is_shared,
+        "may_share": lab.may_share,
         "expires_at_s": lab.expires_at_s,
         "hosts": [_host_document(host) for host in lab.hosts],
     }

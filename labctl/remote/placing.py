@@ -18,7 +18,7 @@ def place(
     lab: Lab, hosts: Sequence[Host], brokers: Sequence[str], clients: Sequence[str], pack: bool
 ) -> dict[str, Host]:
     """One host for each; with `pack`, or in a lab that is meant to be shared, several on one where needed."""
-    pack = pack or lab.is_shared
+    pack = pack or lab.may_share
     return {
         **_spread(lab, hosts, brokers, "broker", pack),
         **_spread(lab, hosts, clients, "client", pack),

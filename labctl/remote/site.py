@@ -119,7 +119,7 @@ class LabSite:
         self._timeouts = self._lab.testbed.timeouts
         self._hosts = {host.name: host for host in self._lab.hosts if host.name in deployed}
         self._deployed = deployed
-        self._pack = pack or self._lab.is_shared
+        self._pack = pack or self._lab.may_share
         self._facts: dict[str, Any] = {}
         self._runs: dict[Path, tuple[str, set[str]]] = {}
         """By the folder of a repetition: what it is called on hosts, and which have a part of it."""

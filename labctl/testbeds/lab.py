@@ -55,7 +55,7 @@ class Lab(Struct, frozen=True):
     phase: Phase = "making"
 
     @property
-    def is_shared(self) -> bool:
+    def may_share(self) -> bool:
         """Brokers and clients need not have a host each: there are as many machines as the user wanted."""
         return self.testbed.machines is not None
 

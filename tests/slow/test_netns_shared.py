@@ -31,7 +31,7 @@ def test_three_brokers_and_four_clients_share_what_there_is(
     said = command("provision", "--testbed", str(command.testbed), "--lab", "l", *wanted)
     assert f"3 brokers and 4 clients share {machines} hosts" in said
     status = json.loads(command("status", "--lab", "l", "--json"))
-    assert status["shared"] is True
+    assert status["may_share"] is True
     assert [host["name"] for host in status["hosts"]] == list(dict.fromkeys((brokers, clients)))
 
     shown = command(*command.run("--dry-run"))

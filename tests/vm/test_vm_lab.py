@@ -69,7 +69,7 @@ def test_the_plan_is_two_machines_for_seven_processes(user: User, bed: Path) -> 
 def test_both_machines_run_and_the_lab_knows_that_they_are_shared(lab: User) -> None:
     status = succeeds(lab.labctl("status", "--json")).json
     assert [(host["name"], host["state"]) for host in status["hosts"]] == [(name, "ready") for name in HOSTS]
-    assert status["shared"] is True
+    assert status["may_share"] is True
     assert len(machines()) == 2
 
 
