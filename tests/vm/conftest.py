@@ -65,6 +65,14 @@ def cloud(stages: Stages) -> Iterator[ControlPlane]:
             shutil.rmtree(FOLDER / name, ignore_errors=True)
 
 
+@pytest.fixture(autouse=True)
+def consoles(cloud: ControlPlane) -> Iterator[None]:
+    """What machines have written goes with them; as it was after the last test, it stays among the logs."""
+    yield
+    for console in (cloud.folder / "nova" / "instances").glob("*/console.log"):
+        shutil.copy(console, cloud.folder / "log" / f"console-{console.parent.name}.log")
+
+
 @pytest.fixture(scope="session")
 def user(cloud: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> User:
     return User(tmp_path_factory.mktemp("home"), cloud.clouds_file)

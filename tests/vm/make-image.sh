@@ -65,8 +65,9 @@ done
 rm -f "$root"/etc/ssh/ssh_host_*
 : >"$root/etc/machine-id"
 
-# What the disk needs and no more: unpacking is slow where every instruction is translated.
-printf '%s\n' virtio_pci virtio_blk ext4 >>"$root/etc/initramfs-tools/modules"
+# What the disk and the drive with the user data need and no more: unpacking is slow where every instruction is
+# translated. Without the latter cloud-init now and then looks for the drive before it is there, and does nothing.
+printf '%s\n' virtio_pci virtio_blk ext4 ata_piix sr_mod isofs >>"$root/etc/initramfs-tools/modules"
 echo 'MODULES=list' >"$root/etc/initramfs-tools/conf.d/guest"
 chroot "$root" update-initramfs -u -k all >>"$folder/debootstrap.log" 2>&1
 cp "$root"/boot/vmlinuz-* "$folder/kernel"
