@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import openstack
@@ -48,6 +49,7 @@ DRIVER = "[neutron.ml2.mechanism_drivers]\nlabctl_tests = lab_binding:BindEveryt
 START_S = 120.0
 """For one program to become ready; a busy machine takes three times as long as a quiet one."""
 SCHEMA_S = 300.0
+ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -318,11 +320,18 @@ def _is_name_server(entry: Path, port: str) -> bool:
     return program == "epmd" and f"ERL_EPMD_PORT={port}".encode() in environment
 
 
+def _end_once(_number: int, _frame: FrameType | None) -> None:
+    """A second signal must not end the stopping of what was started."""
+    for number in ENDS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     folder = Path(sys.argv[1]).resolve()
     # A shell lets what it starts in the background ignore Ctrl-C, and nobody else says it more politely.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    for number in ENDS:
+        signal.signal(number, _end_once)
     if problem := missing():
         raise SystemExit(problem)
     try:
