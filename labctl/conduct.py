@@ -15,11 +15,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from client.scenarios.stage import Disruption
 from labctl import calibrations, choice, experiment, provenance, results, runner, schedule
 from labctl.calibrate import Procedure
 from labctl.calibrations import Setting, Where
 from labctl.exits import LabError
-from labctl.experiment import Cell, Disruption, Experiment, Links
+from labctl.experiment import Cell, Experiment, Links
 from labctl.results import Folder, ResumeRefused
 from labctl.runner import Job, Progress, Ran
 from labctl.schedule import Profile, Unit

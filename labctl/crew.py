@@ -7,6 +7,7 @@ does the end of any of them, or of a host.
 from __future__ import annotations
 
 import fcntl
+import operator
 import os
 import queue
 import time
@@ -18,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from labctl import drivers, launch, nodefile, overlay_state
 from labctl.exits import LabError
 from labctl.observer import OBSERVER, Observer
+from labctl.patience import look_until
 from labctl.site import Post, Site
 from labctl.station import REQUEST_S, Answer, Ended, HostLost, Lost, News, Said
 from labctl.topology import Topology
@@ -143,16 +145,15 @@ class Crew:
         return Observer(post, self._until_observed)
 
     def _wait_until_linked(self, tree: Topology, addresses: Mapping[str, str]) -> None:
-        deadline = time.monotonic() + START_S
-        while True:
+        def look() -> list[str]:
             missing = launch.missing_in(tree, self.observer.documents(addresses))
             self.check()
-            if not missing:
-                return
-            if time.monotonic() > deadline:
-                more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-                raise CrewError(f"the overlay did not come up in {START_S:g} s: {missing[0]}{more}")
-            time.sleep(launch.POLL_S)
+            return missing
+
+        missing = look_until(operator.not_, look, START_S, launch.POLL_S)
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise CrewError(f"the overlay did not come up in {START_S:g} s: {missing[0]}{more}")
 
     # Clients
 

@@ -20,9 +20,9 @@ from msgspec import Struct
 
 from broker.delay import Delay
 from client.scenarios import catalogue
-from client.scenarios.stage import Cast
+from client.scenarios.stage import Cast, Disruption
 from labctl.exits import LabError
-from labctl.experiment import Cell, Disruption
+from labctl.experiment import Cell
 
 AGENTS = 2
 """In every scenario, as in the paper."""

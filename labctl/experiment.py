@@ -18,7 +18,7 @@ from msgspec import Struct
 from broker.delay import Delay, DelayError
 from client.scenarios import catalogue
 from client.scenarios.catalogue import SCENARIOS
-from client.scenarios.stage import APPROACHES, ScenarioError
+from client.scenarios.stage import APPROACHES, Disruption, ScenarioError
 from labctl import yamlfile
 from labctl.exits import UsageProblem
 
@@ -104,17 +104,6 @@ class Links(Struct, frozen=True):
     def _delay(self, delay_ms: float, stalls: bool, seed: int) -> Delay:
         probability = self.stall_probability if stalls else 0.0
         return Delay(delay_ms, self.sigma, probability, self.stall_ms, seed)
-
-
-class Disruption(Struct, frozen=True):
-    """Rounds of regular events, and transactions after each."""
-
-    rounds: int = 10
-    events: int = 20_000
-    instances: int = 4
-    open_share: float = 0.8
-    """Open loop: of the capacity that the same cell has shown."""
-    window_ms: float = 100.0
 
 
 class Experiment(Struct, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import operator
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typing import Any
 from labctl import ports
 from labctl.exits import INFRASTRUCTURE, USAGE, LabError, UsageProblem
 from labctl.overlay_state import BrokerRecord
+from labctl.patience import look_until
 from labctl.topology import Topology
 
 Document = dict[str, Any]
@@ -121,16 +123,16 @@ def ports_from(base_port: int, count: int) -> list[int]:
 
 def wait_until_ready(children: Sequence[Child], deadline: float) -> None:
     """Until every broker has said that it is ready; `deadline` by the monotonic clock."""
-    while True:
+
+    def still_silent() -> list[Child]:
         for child in children:
             child.check()
-        silent = [child for child in children if not child.log.ready]
-        if not silent:
-            return
-        if time.monotonic() > deadline:
-            names = ", ".join(child.record.id for child in silent)
-            raise StartError(f"not ready in time: broker {names} (log: {silent[0].record.log})")
-        time.sleep(POLL_S)
+        return [child for child in children if not child.log.ready]
+
+    silent = look_until(operator.not_, still_silent, deadline - time.monotonic(), POLL_S)
+    if silent:
+        names = ", ".join(child.record.id for child in silent)
+        raise StartError(f"not ready in time: broker {names} (log: {silent[0].record.log})")
 
 
 def wait_until_linked(topology: Topology, children: Sequence[Child], deadline: float) -> None:

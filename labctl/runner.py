@@ -17,11 +17,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from client.scenarios.stage import Disruption
 from labctl import drivers, launch, results
 from labctl.crew import Crew, CrewError, Member
 from labctl.drivers import Given, Line, Record
 from labctl.exits import LabError
-from labctl.experiment import Disruption, Links
+from labctl.experiment import Links
+from labctl.patience import look_until
 from labctl.schedule import Unit
 from labctl.site import Site
 from labctl.topology import Topology, standard
@@ -311,12 +313,12 @@ def _keep_tables(crew: Crew, addresses: dict[str, str]) -> None:
     Brokers forget a transaction a moment after its coordinator knows its outcome. What is still there after a
     while was left behind, and is kept for the checks to find.
     """
-    deadline = time.monotonic() + REST_S
-    while True:
-        answers = crew.observer.ask(addresses, dump=True)
-        if time.monotonic() > deadline or not any(_is_open(answer) for answer in answers.values()):
-            break
-        time.sleep(launch.POLL_S)
+    answers = look_until(
+        lambda seen: not any(_is_open(answer) for answer in seen.values()),
+        lambda: crew.observer.ask(addresses, dump=True),
+        REST_S,
+        launch.POLL_S,
+    )
     for broker, answer in answers.items():
         if isinstance(answer, str):
             raise CrewError(f"broker {broker} does not show its tables: {answer}")

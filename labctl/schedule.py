@@ -15,8 +15,9 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from client.scenarios.stage import Disruption
 from labctl import drivers
-from labctl.experiment import STEP_MS, Cell, Disruption
+from labctl.experiment import STEP_MS, Cell
 
 ProfileName = Literal["quick", "standard", "paper"]
 

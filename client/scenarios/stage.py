@@ -48,18 +48,23 @@ class Cast(Struct, frozen=True):
         return {"space": space, "process": self.process, **rest}
 
 
-class Load(Struct, frozen=True, kw_only=True):
-    """Of disruption: the regular events beside transactions."""
+class Disruption(Struct, frozen=True, kw_only=True):
+    """Rounds of regular events, and transactions after each."""
 
-    load: str = "closed"
     rounds: int = 10
     events: int = 20_000
     """In a round."""
     instances: int = 4
     """Transactions after each round."""
     open_share: float = 0.8
-    """Of the capacity, in the open loop."""
+    """Open loop: of the capacity that the same cell has shown."""
     window_ms: float = 100.0
+
+
+class Load(Disruption, frozen=True, kw_only=True):
+    """The regular events of one run."""
+
+    load: str = "closed"
 
 
 class Options(Load, frozen=True):

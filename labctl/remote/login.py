@@ -10,13 +10,13 @@ import base64
 import hashlib
 import logging
 import socket
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from labctl.exits import LabError
+from labctl.patience import try_again
 from labctl.testbeds import keys
 from labctl.testbeds.timeouts import Timeouts
 
@@ -154,19 +154,12 @@ def _dial(connection: fabric.Connection, timeouts: Timeouts) -> None:
     from paramiko import ChannelException
     from paramiko.ssh_exception import NoValidConnectionsError
 
-    deadline = time.monotonic() + timeouts.connect_s
-    while True:
-        try:
-            connection.open()
-            return
-        except ChannelException:  # a bastion does not say more than that it could not
-            if time.monotonic() > deadline:
-                raise
-        except NoValidConnectionsError as error:
-            refused = all(isinstance(reason, ConnectionRefusedError) for reason in error.errors.values())
-            if not refused or time.monotonic() > deadline:
-                raise
-        time.sleep(timeouts.poll_s)
+    def is_refusal(error: Exception) -> bool:
+        if isinstance(error, NoValidConnectionsError):
+            return all(isinstance(reason, ConnectionRefusedError) for reason in error.errors.values())
+        return isinstance(error, ChannelException)  # a bastion does not say more than that it could not
+
+    try_again(is_refusal, connection.open, timeouts.connect_s, timeouts.poll_s)
 
 
 def _notice_silence(transport: paramiko.Transport, silence_s: float) -> None:

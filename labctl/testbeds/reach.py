@@ -1,12 +1,12 @@
-"""Does a host's sshd answer? Only that: who it is and whether it lets us in is checked at login.
+"""Does a host's sshd answer, with the key that we know? Whether it lets us in is found out at login.
 
 Behind a bastion the question is asked from there.
 """
 
 from __future__ import annotations
 
+import operator
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from labctl.doctor import Check
 from labctl.exits import LabError
+from labctl.patience import look_until
 from labctl.testbeds.lab import Host
 from labctl.testbeds.testbed import Bastion, Testbed
 
@@ -53,27 +54,25 @@ def examine(testbed: Testbed) -> list[Check]:
 def wait_for_sshd(
     hosts: Sequence[Host], testbed: Testbed, answered: Callable[[Host], None]
 ) -> dict[str, str]:
-    """Ask all in rounds until they answer or `boot_s` is over; returns name to problem for the silent ones.
+    """Ask all in rounds until they answer as themselves or `boot_s` is over; returns name to problem for the others.
 
     Rounds, and not a thread that waits for each: an interrupt need not wait longer than one round.
     """
     problems = {host.name: "not asked yet" for host in hosts}
-    limit_s = testbed.timeouts.connect_s
-    deadline = time.monotonic() + testbed.timeouts.boot_s
+    timeouts = testbed.timeouts
     with dialing(testbed) as dial, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        while problems:
+
+        def ask_the_silent() -> dict[str, str]:
             silent = [host for host in hosts if host.name in problems]
-            said = pool.map(lambda host: answer(host.address, host.port, limit_s, dial), silent)
+            said = pool.map(lambda host: answer(host.address, host.port, timeouts.connect_s, dial), silent)
             for host, problem in zip(silent, said, strict=True):
                 problems[host.name] = problem
                 if not problem:
                     del problems[host.name]
                     answered(host)
-            if time.monotonic() > deadline:
-                break
-            if problems:
-                time.sleep(testbed.timeouts.poll_s)
-    return problems
+            return problems
+
+        return look_until(operator.not_, ask_the_silent, timeouts.boot_s, timeouts.poll_s)
 
 
 def from_here(address: str, port: int, limit_s: float) -> socket.socket:

@@ -13,7 +13,6 @@ import pytest
 
 from labctl.testbeds import keys, reach
 from labctl.testbeds.netns.machine import program
-from labctl.testbeds.testbed import load
 from tests.brokers import wait_for
 from tests.labs import Command, require_namespaces
 from tests.openstack.services import free_ports
@@ -80,7 +79,6 @@ def behind(gate: Gate, command: Command, host_key: str) -> Path:
         f"provider: hosts\nmachines: 2\nuser: root\nidentity: {command.lab_file().with_name('id_ed25519')}\nhosts:\n{hosts}"
         f"reach: {{bastion: '127.0.0.1:{gate.port}', host_key: {host_key}, identity: {gate.identity}}}\n"
     )
-    load(file)
     return file
 
 

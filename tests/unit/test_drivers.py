@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from broker.delay import Delay
+from client.scenarios.stage import Disruption
 from labctl import drivers
 from labctl.drivers import DriverError, Given, Line, cast, clients, command, counted, parse, record
-from labctl.experiment import Cell, Disruption
+from labctl.experiment import Cell
 
 WAITING = Cell("dispatching", "bl-wait", step_ms=50.0)
 

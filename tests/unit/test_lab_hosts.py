@@ -9,6 +9,7 @@ import threading
 import time
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
@@ -89,26 +90,30 @@ def test_in_a_tournament_all_meet_all_once_and_nobody_two_at_a_time(count: int) 
         assert len(busy) == len(set(busy))
 
 
-def test_who_is_refused_tries_again_for_a_while() -> None:
-    """An sshd that is started once more; here nobody answers at first, and then somebody who is no sshd."""
-    reserved = socket.create_server(("127.0.0.1", 0))
-    port = reserved.getsockname()[1]
-    reserved.close()
-
-    def answer_late() -> None:
-        time.sleep(0.3)
-        with socket.create_server(("127.0.0.1", port)) as server, server.accept()[0] as peer:
-            peer.sendall(b"SSH-1.0-old\r\n")
-
+def test_who_is_refused_tries_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An sshd that is started once more; here nobody answers before the first pause, and then no sshd."""
     patient = structs.replace(resolve("netns"), timeouts=Timeouts(connect_s=5.0, poll_s=0.05, login_s=2.0))
     place = Store("l")
     there = place.make_keys(of(1, 0, patient))
-    host = structs.replace(there.hosts[0], address="127.0.0.1", port=port)
-    late = threading.Thread(target=answer_late)
-    late.start()
-    with Connections(place, there) as connections, pytest.raises(SshError, match="cannot be logged in to"):
-        connections.to(host)
-    late.join()
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        host = structs.replace(there.hosts[0], address="127.0.0.1", port=reserved.getsockname()[1])
+
+        def answer() -> None:
+            with reserved.accept()[0] as peer:
+                peer.sendall(b"SSH-1.0-old\r\n")
+
+        late = threading.Thread(target=answer)
+
+        def begin(_: float) -> None:
+            reserved.listen()
+            late.start()
+
+        with monkeypatch.context() as patch, Connections(place, there) as connections:
+            patch.setattr("labctl.patience.time", SimpleNamespace(monotonic=time.monotonic, sleep=begin))
+            with pytest.raises(SshError, match="cannot be logged in to"):
+                connections.to(host)
+        late.join()
     impatient = structs.replace(patient, timeouts=Timeouts(connect_s=0.2, poll_s=0.05))
     there = structs.replace(there, testbed=impatient)
     with Connections(place, there) as connections, pytest.raises(SshError, match="Connection refused"):

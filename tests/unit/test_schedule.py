@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from client.scenarios.stage import Disruption
 from labctl.choice import cells_of
-from labctl.experiment import Cell, Disruption, find
+from labctl.experiment import Cell, find
 from labctl.schedule import PROFILES, Pace, estimate_s, placement, seed_of, units
 
 CELL = Cell("dispatching", "s-tx")

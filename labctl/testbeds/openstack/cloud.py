@@ -10,12 +10,12 @@ import logging
 import os
 import re
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from labctl.patience import try_again
 from labctl.testbeds.provider import ProviderError
 from labctl.testbeds.testbed import OpenStackOptions, Testbed
 from labctl.testbeds.timeouts import Timeouts
@@ -147,16 +147,11 @@ def patiently(ask: Callable[[], Answer], timeouts: Timeouts) -> Answer:
 
     Only for what changes nothing. That the cloud says no is an answer.
     """
-    deadline = time.monotonic() + timeouts.retry_s
-    while True:
-        try:
-            return ask()
-        except Refused:
-            raise
-        except ProviderError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(timeouts.poll_s)
+
+    def is_silence(error: Exception) -> bool:
+        return isinstance(error, ProviderError) and not isinstance(error, Refused)
+
+    return try_again(is_silence, ask, timeouts.retry_s, timeouts.poll_s)
 
 
 def _answered(cloud: Cloud, doing: str, status: int, said: str) -> ProviderError:

@@ -6,14 +6,15 @@ A host that cannot be had is `failed`, with the reason, and does not keep the ot
 from __future__ import annotations
 
 import base64
+import operator
 import threading
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from msgspec import structs
 
+from labctl.patience import look_until
 from labctl.testbeds import reach
 from labctl.testbeds.journal import Entry
 from labctl.testbeds.lab import Host, HostState, Lab
@@ -163,23 +164,17 @@ def _first_boot(store: Store, lab: Lab, host: Host) -> str:
 def _watch(cloud: Cloud, ledger: Ledger) -> None:
     """One listing for all, until every machine runs, has failed, or is late."""
     timeouts = ledger.lab.testbed.timeouts
-    deadline = time.monotonic() + timeouts.build_s
-    while True:
+
+    def still_waiting() -> list[Host]:
         things = {thing.id: thing for thing in kinds.everything(cloud, kinds.SERVER, ledger.lab)}
         for host in ledger.hosts("building"):
             # The listing may be a moment behind the creation.
             thing = things.get(host.provider_id) or kinds.look(cloud, kinds.SERVER, host.provider_id)
             _note_state(ledger, host, thing)
-        waiting = [host for host in ledger.hosts("building") if not host.inside]
-        if not waiting:
-            return
-        if time.monotonic() > deadline:
-            for host in waiting:
-                ledger.change(
-                    host.name, "failed", f"not running {timeouts.build_s:g} s after it was asked for"
-                )
-            return
-        time.sleep(timeouts.poll_s)
+        return [host for host in ledger.hosts("building") if not host.inside]
+
+    for host in look_until(operator.not_, still_waiting, timeouts.build_s, timeouts.poll_s):
+        ledger.change(host.name, "failed", f"not running {timeouts.build_s:g} s after it was asked for")
 
 
 def _note_state(ledger: Ledger, host: Host, thing: Thing | None) -> None:

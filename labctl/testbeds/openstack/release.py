@@ -6,10 +6,11 @@ remains is said, and the lab is kept so that it can be tried once more.
 
 from __future__ import annotations
 
-import time
+import operator
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from labctl.patience import look_until, try_again
 from labctl.testbeds.lab import Lab
 from labctl.testbeds.openstack import ground, kinds
 from labctl.testbeds.openstack.cloud import Cloud, Conflict, plainly
@@ -73,12 +74,16 @@ def _delete_kind(cloud: Cloud, lab: Lab, kind: Kind, held: Sequence[Held], repor
         answers = list(pool.map(ask, held))
     problems = {each.thing.id: said for each, said in zip(held, answers, strict=True) if said}
     waiting = [each for each in held if each.thing.id not in problems]
-    deadline = time.monotonic() + lab.testbed.timeouts.delete_s
-    while waiting := _not_gone(cloud, lab, kind, waiting):
-        if time.monotonic() > deadline:
-            limit_s = lab.testbed.timeouts.delete_s
-            return problems | {e.thing.id: f"still there {limit_s:g} s after its deletion" for e in waiting}
-        time.sleep(lab.testbed.timeouts.poll_s)
+    timeouts = lab.testbed.timeouts
+
+    def left() -> list[Held]:
+        nonlocal waiting
+        waiting = _not_gone(cloud, lab, kind, waiting)
+        return waiting
+
+    if look_until(operator.not_, left, timeouts.delete_s, timeouts.poll_s):
+        late = f"still there {timeouts.delete_s:g} s after its deletion"
+        return problems | {each.thing.id: late for each in waiting}
     for each in held:
         if each.thing.id not in problems:
             report(each.entry.host or kind.name, f"the {kind.name} is gone")
@@ -97,18 +102,15 @@ def _not_gone(cloud: Cloud, lab: Lab, kind: Kind, waiting: Sequence[Held]) -> li
 
 def _ask(cloud: Cloud, lab: Lab, kind: Kind, thing: Thing) -> None:
     """Repeated while the cloud says that it is in use: what used it may need a moment to go."""
-    deadline = time.monotonic() + lab.testbed.timeouts.conflict_s
-    while True:
-        try:
-            if kind is kinds.ROUTER:
-                _disconnect(cloud, thing)
-            with plainly(cloud, f"delete the {kind.name} {thing.name}"):
-                kind.delete(cloud, thing.id)
-                return
-        except Conflict:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(lab.testbed.timeouts.poll_s)
+
+    def delete() -> None:
+        if kind is kinds.ROUTER:
+            _disconnect(cloud, thing)
+        with plainly(cloud, f"delete the {kind.name} {thing.name}"):
+            kind.delete(cloud, thing.id)
+
+    timeouts = lab.testbed.timeouts
+    try_again(lambda error: isinstance(error, Conflict), delete, timeouts.conflict_s, timeouts.poll_s)
 
 
 def _disconnect(cloud: Cloud, router: Thing) -> None:
