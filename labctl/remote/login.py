@@ -109,6 +109,25 @@ def _parsed(line: str) -> tuple[str, paramiko.PKey]:
         raise SshError(f"{line[:40]!r} is no host key that can be checked: {error}") from None
 
 
+def other_key(connection: socket.socket | paramiko.Channel, host_key: str, limit_s: float) -> str:
+    """What is wrong with the key of whoever answers; empty when it is this one. Nobody logs in for that."""
+    from paramiko import SSHException, Transport
+
+    kind, expected = _parsed(host_key)
+    transport = Transport(connection)
+    try:
+        transport.get_security_options().key_types = [kind]
+        transport.start_client(timeout=limit_s)
+        seen = transport.get_remote_server_key()
+    except (SSHException, OSError, EOFError) as error:
+        return f"no {kind} key is shown: {_words(error)}"
+    finally:
+        transport.close()
+    if seen == expected:
+        return ""
+    return f"its key is {fingerprint(seen.asbytes())}, and it should be {fingerprint(expected.asbytes())}"
+
+
 def fingerprint(key: bytes) -> str:
     """As ssh-keygen writes it."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")

@@ -17,6 +17,7 @@ from labctl.exits import LabError
 from labctl.patience import look_until
 from labctl.testbeds.lab import Host
 from labctl.testbeds.testbed import Bastion, Testbed
+from labctl.testbeds.timeouts import Timeouts
 
 if TYPE_CHECKING:
     import paramiko
@@ -64,7 +65,7 @@ def wait_for_sshd(
 
         def ask_the_silent() -> dict[str, str]:
             silent = [host for host in hosts if host.name in problems]
-            said = pool.map(lambda host: answer(host.address, host.port, timeouts.connect_s, dial), silent)
+            said = pool.map(lambda host: _unfit(host, timeouts, dial), silent)
             for host, problem in zip(silent, said, strict=True):
                 problems[host.name] = problem
                 if not problem:
@@ -73,6 +74,20 @@ def wait_for_sshd(
             return problems
 
         return look_until(operator.not_, ask_the_silent, timeouts.boot_s, timeouts.poll_s)
+
+
+def _unfit(host: Host, timeouts: Timeouts, dial: Dial) -> str:
+    """What keeps us from logging in; a wrong key may still be that of a machine whose start has not ended."""
+    problem = answer(host.address, host.port, timeouts.connect_s, dial)
+    if problem or not host.host_key:
+        return problem
+    from labctl.remote.login import other_key
+
+    try:
+        with dial(host.address, host.port, timeouts.connect_s) as connection:
+            return other_key(connection, host.host_key, timeouts.login_s)
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def from_here(address: str, port: int, limit_s: float) -> socket.socket:

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from labctl.testbeds import keys, reach
+from labctl.testbeds.lab import Host
 from labctl.testbeds.netns.machine import program
+from labctl.testbeds.testbed import HostsOptions, Testbed
+from labctl.testbeds.timeouts import Timeouts
 from tests.brokers import wait_for
 from tests.labs import Command, require_namespaces
 from tests.openstack.services import free_ports
@@ -111,3 +114,20 @@ def test_somebody_else_in_the_place_of_the_bastion_stops_everything(command: Com
     assert "somebody else answers" in told
     assert gate.visits() == 0
     assert not command.lab_file("far").exists()
+
+
+def test_who_answers_with_another_key_is_not_ready(tmp_path: Path) -> None:
+    """The sshd is real; only the key that is written down for the host differs."""
+    require_namespaces()
+    gate, other = Gate(tmp_path / "gate"), Gate(tmp_path / "other")
+    bed = Testbed("hosts", HostsOptions(), timeouts=Timeouts(boot_s=0.5, poll_s=0.1))
+    known, wrong = (
+        Host(name, "broker", "root", gate.port, "127.0.0.1", host_key=key)
+        for name, key in (("known", gate.host_key), ("wrong", other.host_key))
+    )
+    ready: list[str] = []
+    with gate.open():
+        problems = reach.wait_for_sshd([known, wrong], bed, lambda host: ready.append(host.name))
+    assert ready == ["known"]
+    assert set(problems) == {"wrong"}
+    assert "its key is SHA256:" in problems["wrong"]
