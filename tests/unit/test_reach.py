@@ -14,7 +14,7 @@ from labctl.testbeds.lab import Host
 from labctl.testbeds.testbed import Bastion, HostsOptions, Testbed
 from labctl.testbeds.timeouts import Timeouts
 
-QUICK = Testbed("hosts", HostsOptions(), timeouts=Timeouts(boot_s=0.05, connect_s=1.0, poll_s=0.01))
+QUICK = Testbed("hosts", HostsOptions(), timeouts=Timeouts(boot_s=0.05, connect_s=0.5, poll_s=0.01))
 
 
 @pytest.fixture
@@ -73,7 +73,9 @@ def test_a_host_is_asked_again_until_it_answers(greeting: tuple[int, list[bytes]
 
 
 def test_a_bastion_that_cannot_be_reached_is_told_before_any_host_is_asked() -> None:
-    behind = Testbed("hosts", HostsOptions(), reach=Bastion("127.0.0.1", "me", closed_port()))
+    behind = Testbed(
+        "hosts", HostsOptions(), reach=Bastion("127.0.0.1", "me", closed_port()), timeouts=QUICK.timeouts
+    )
     with pytest.raises(SshError, match=r"bastion 127\.0\.0\.1 .* cannot be reached: Connection refused"):
         reach.wait_for_sshd([host(closed_port())], behind, lambda each: pytest.fail(each.name))
     [check] = reach.examine(behind)
