@@ -19,6 +19,7 @@ BUCKET_SHARE = 1024
 """The larger, the more buckets: better aim, for more memory and slower changes."""
 
 EXACT, NUMBERS, STRINGS, PRESENT, MIXED = "=", "n", "s", "*", "?"
+RANGES = frozenset({Interval, OneOf})
 
 Names = tuple[str, ...]
 Axis = tuple[str, str]
@@ -36,6 +37,12 @@ def world(predicate: Predicate) -> str:
         strings = {isinstance(value, str) for value in predicate.values}
         return MIXED if len(strings) > 1 else STRINGS if True in strings else NUMBERS
     return EXACT
+
+
+def worlds_of(predicates: tuple[Predicate, ...]) -> str:
+    if RANGES.isdisjoint(map(type, predicates)):
+        return EXACT * len(predicates)
+    return "".join(map(world, predicates))
 
 
 def hull(predicate: Predicate, letter: str) -> Hull:

@@ -98,7 +98,7 @@ class Broker:
         self.settling = Settling(self.site)
         self.dtx = Dtx(self.site)
         self.stx = Stx(self.site)
-        self._unfinished = (self.dtx.contexts, self.dtx.tombs, self.stx.open)
+        self._unfinished = self.routing.unfinished = (self.dtx.contexts, self.dtx.tombs, self.stx.open)
         self._from_client: dict[type, Callable[[str, Any], Ready]] = {
             ClientArrived: self._client_arrived,
             ClientGone: self._client_gone,
@@ -139,10 +139,10 @@ class Broker:
         if handler is None:
             raise ProtocolError(f"a {source.partition(':')[0]} does not send {type(message).__name__}")
         self.site.now = now
-        self.routing.compacts = not any(self._unfinished)
-        srt_changes = self.routing.srt.changes
+        srt = self.routing.srt
+        changes = srt.changes
         ready = handler(name, message)
-        if self.stx.open and self.routing.srt.changes != srt_changes:
+        if srt.changes != changes and self.stx.open:
             ready += self.stx.pump_all()  # somebody may have waited for that
         return ready
 

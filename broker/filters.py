@@ -127,14 +127,42 @@ def make_filter(constraints: Mapping[str, Any]) -> Filter:
     """A filter from what people write: `{"process": "p1", "step": between(1, 9)}`."""
     if not isinstance(constraints, Mapping):
         raise FilterError(f"a filter is a mapping of attributes to values, not {type(constraints).__name__}")
+    try:
+        names = tuple(sorted(constraints))
+        built = Filter(names, tuple([constraints[name] for name in names]))
+        if is_plain(built):
+            return built
+    except TypeError:
+        pass  # a name is no string: said below
     names = tuple(sorted(_check_name(name) for name in constraints))
     built = Filter(names, tuple(_as_predicate(name, constraints[name]) for name in names))
     check_filter(built)
     return built
 
 
+def is_plain(filter_: Filter, text_length_max: int | None = None) -> bool:
+    """Whether a filter asks for strings and integers and is as it should be: most do, and are. Where it does
+    not, or is not, `check_filter` has a closer look."""
+    names, predicates = filter_.names, filter_.predicates
+    last = ""
+    for name, predicate in zip(names, predicates):  # noqa: B905 (compared below)
+        if type(name) is not str or name <= last:
+            return False
+        last = name
+        if type(predicate) is str:
+            if text_length_max is not None and len(predicate) > text_length_max:
+                return False
+        elif type(predicate) is not int or not INTEGER_MIN <= predicate <= INTEGER_MAX:
+            return False
+        if text_length_max is not None and len(name) > text_length_max:
+            return False
+    return len(names) == len(predicates)
+
+
 def check_filter(filter_: Filter) -> None:
     """Refuse what no honest peer sends: the decoder has only checked the types."""
+    if is_plain(filter_):
+        return
     names = filter_.names
     if len(names) != len(filter_.predicates):
         raise FilterError(f"a filter with {len(names)} names and {len(filter_.predicates)} predicates")
@@ -178,7 +206,8 @@ def overlaps(f: Filter, g: Filter, mode: Overlap = "all") -> bool:
         if name not in others:
             continue
         shared = True
-        if intersects(predicate, g.predicates[others.index(name)]):
+        other = g.predicates[others.index(name)]
+        if predicate == other or intersects(predicate, other):
             if mode == "any":
                 return True
         elif mode == "all":

@@ -164,19 +164,23 @@ class Index:
                     own[record.client] = (record, hop)
         if not own:
             return self.hops(event)
-        inside: set[str] = set()
-        outside: set[str] = set()
-        for client, (record, hop) in own.items():
-            known = self.newest(client, event)
-            decides = record if known is None or known.stamp < record.stamp else known
-            (inside if decides.positive else outside).add(hop)
-        outside -= inside
-        found = inside.union(self.hops(event)) - outside
+        names = tuple(event)
+        found: set[str] = set()
         memo: Memo = {}
-        if outside:  # a client that is taken out may not be the only one behind its hop
-            for record in self._wanted.matching(event, tuple(event)):
-                if record.home.hop in outside and record.client not in own and _holds(record, event, memo):
-                    found.add(record.home.hop)
+        for record in self._wanted.matching(event, names):
+            rival = own.get(record.client)
+            if rival is not None:
+                if rival[0].stamp < record.stamp:
+                    own[record.client] = (record, rival[1])
+            elif record.home.hop not in found and _holds(record, event, memo):
+                found.add(record.home.hop)
+        for client, (record, hop) in own.items():
+            if record.positive and hop not in found:
+                entry = self._clients.get(client)
+                holes = None if entry is None else entry.home.holes
+                hole = None if holes is None else holes.newest(event, names)
+                if hole is None or hole.stamp < record.stamp:
+                    found.add(hop)
         return found
 
     def tagged(self, tag: str | None = None) -> Iterator[tuple[Record, str]]:

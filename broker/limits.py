@@ -19,6 +19,7 @@ from broker.filters import (
     Value,
     check_event,
     check_filter,
+    is_plain,
 )
 
 
@@ -105,6 +106,8 @@ def _explain(name: str, value: Value, limits: Limits) -> None:
 
 
 def check_filter_within(filter_: Filter, limits: Limits) -> None:
+    if len(filter_.names) <= limits.attributes_max and is_plain(filter_, limits.text_length_max):
+        return
     check_filter(filter_)
     if len(filter_.names) > limits.attributes_max:
         raise LimitExceeded(

@@ -30,8 +30,7 @@ class Link:
         self._sent: deque[_Sent] = deque()
         self.queue_bytes = 0
         """All that the peer has not processed: waiting here or under way."""
-        self.unprocessed_bytes = 0
-        """Under way: put into frames, not yet processed by the peer."""
+        self._pending_bytes = 0
         self._pending_messages = 0
         self.sent = 0
         """Number of the newest message that has been put into a frame."""
@@ -44,7 +43,12 @@ class Link:
         self.sent_bytes = self.processed_bytes = 0
         """Of all encoded messages so far, without frames: what a message costs."""
         self.reported = 0
-        self._unreported_bytes = 0
+        self._reported_bytes = 0
+
+    @property
+    def unprocessed_bytes(self) -> int:
+        """Under way: put into frames, not yet processed by the peer."""
+        return self.queue_bytes - self._pending_bytes
 
     @property
     def queue_messages(self) -> int:
@@ -59,11 +63,12 @@ class Link:
         """Queue `count` encoded messages, one behind the other."""
         self.pending.append((messages, count))
         self.queue_bytes += len(messages)
+        self._pending_bytes += len(messages)
         self._pending_messages += count
 
     def pass_on(self, messages: bytes, count: int) -> bytes | None:
         """Like `push` and `take`, in one step where nothing waits: the frame, or None if it had to be queued."""
-        if self.pending or self.unprocessed_bytes >= self.window_bytes:
+        if self.pending or self.queue_bytes >= self.window_bytes:  # without anything pending, all is under way
             self.push(messages, count)
             return None
         self.queue_bytes += len(messages)
@@ -77,6 +82,7 @@ class Link:
         messages, count = pending.popleft()
         if pending and len(messages) < BODY_BYTES_TARGET:
             messages, count = self._gather(messages, count)
+        self._pending_bytes -= len(messages)
         self._pending_messages -= count
         return self._send(messages, count)
 
@@ -108,16 +114,13 @@ class Link:
         self.sent_processed = processed
         sent = self._sent
         while sent and sent[0][1] <= processed:
-            size = len(sent.popleft()[2])
-            self.unprocessed_bytes -= size
-            self.queue_bytes -= size
+            self.queue_bytes -= len(sent.popleft()[2])
 
     def done(self, count: int, byte_count: int) -> bool:
         """`count` received messages have been processed; true if it is time to report that."""
         self.processed += count
         self.processed_bytes += byte_count
-        self._unreported_bytes += byte_count
-        return self._unreported_bytes >= REPORT_BYTES
+        return self.processed_bytes - self._reported_bytes >= REPORT_BYTES
 
     def resume(self, peer_processed: int) -> list[bytes]:
         """A new connection is up: what to write on it first. What was received and not processed is forgotten."""
@@ -138,18 +141,17 @@ class Link:
 
     def _send(self, messages: bytes, count: int) -> bytes:
         first = self.sent + 1
-        self.sent += count
-        self._sent.append((first, self.sent, messages))
-        self.unprocessed_bytes += len(messages)
+        self.sent = last = self.sent + count
+        self._sent.append((first, last, messages))
         self.sent_bytes += len(messages)
         self.reported = processed = self.processed
-        self._unreported_bytes = 0
+        self._reported_bytes = self.processed_bytes
         return wire.frame(messages, count, first, processed)
 
     def _frame(self, messages: bytes, count: int, first: int) -> bytes:
-        self.reported = self.processed
-        self._unreported_bytes = 0
-        return wire.frame(messages, count, first, self.processed)
+        self.reported = processed = self.processed
+        self._reported_bytes = self.processed_bytes
+        return wire.frame(messages, count, first, processed)
 
 
 def _behind(sent: _Sent, processed: int) -> tuple[bytes, int, int]:

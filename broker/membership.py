@@ -7,7 +7,7 @@ that hears of another one by two ways has found a cycle, or two processes with o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -75,6 +75,8 @@ class CRT:
 
     def __init__(self) -> None:
         self._claims: dict[str, dict[str, Claim]] = {}
+        self.hops: dict[str, Hop] = {}
+        """Where each client lies, by the first claim on its id."""
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -88,7 +90,9 @@ class CRT:
         return self._claims.get(client, {})
 
     def add(self, client: str, claim: Claim) -> None:
-        self._claims.setdefault(client, {})[claim.home] = claim
+        claims = self._claims.setdefault(client, {})
+        claims[claim.home] = claim
+        self._locate(client, claims)
 
     def remove(self, leave: Leave) -> Claim | None:
         claims = self._claims.get(leave.client, {})
@@ -96,14 +100,21 @@ class CRT:
         if claim is None or claim.incarnation != leave.incarnation:
             return None
         del claims[leave.home]
-        if not claims:
-            del self._claims[leave.client]
+        if claims:
+            self._locate(leave.client, claims)
+        else:
+            del self._claims[leave.client], self.hops[leave.client]
         return claim
 
     def behind(self, client: str, hop: Hop, incarnation: int) -> Claim | None:
         """The claim of that life of the client, if it came from `hop`."""
-        claims = self._claims.get(client, {}).values()
-        return next((c for c in claims if c.hop == hop and c.incarnation == incarnation), None)
+        for claim in self._claims.get(client, {}).values():
+            if claim.hop == hop and claim.incarnation == incarnation:
+                return claim
+        return None
+
+    def _locate(self, client: str, claims: Mapping[str, Claim]) -> None:
+        self.hops[client] = next(iter(claims.values())).hop
 
 
 class Known(NamedTuple):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from broker.filters import Filter, Interval, OneOf, Overlap, overlaps, subsumes
+from broker.buckets import RANGES
+from broker.filters import Filter, Overlap, overlaps, subsumes
 from broker.hops import Hop
 from broker.index import Index, Record
 from broker.records import RoutingError, stamp_of
@@ -22,8 +23,7 @@ found without looking at all."""
 
 
 def _shape(filter_: Filter) -> Names | None:
-    exact = not any(isinstance(predicate, (Interval, OneOf)) for predicate in filter_.predicates)
-    return filter_.names if exact else None
+    return filter_.names if RANGES.isdisjoint(map(type, filter_.predicates)) else None
 
 
 class PRT:
@@ -56,7 +56,10 @@ class PRT:
         except ValueError as error:
             raise RoutingError(str(error)) from None
         self._hops[record.client] = hop
-        newest = self._newest.setdefault(record.client, {})
+        newest = self._newest.get(record.client)
+        if newest is None:
+            newest = self._newest[record.client] = {}
+            self._shapes[record.client] = Counter()
         known = newest.get(record.filter)
         if known is not None:
             older = self._older.setdefault((record.client, record.filter), [])
@@ -64,7 +67,7 @@ class PRT:
         if known is None or known.stamp < record.stamp:
             newest[record.filter] = record
         if known is None:
-            self._shapes.setdefault(record.client, Counter())[_shape(record.filter)] += 1
+            self._shapes[record.client][_shape(record.filter)] += 1
 
     def remove(self, record: Record) -> None:
         self.index.remove(record)

@@ -12,7 +12,7 @@ Records of an undecided transaction carry its tag. Everybody sees its `sub` and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Sized
 from typing import NamedTuple
 
 from broker.filters import Event, Overlap
@@ -44,12 +44,17 @@ class Routing:
         self.prt = PRT(overlap)
         self.wanted_by = self.prt.index.hops
         """The hops with a subscriber to an event, where it came from included. The hot path."""
-        self.compacts = True
-        """Whether records without effect may go. Not while a transaction is open: it has counted on them."""
+        self.unfinished: Sequence[Sized] = ()
+        """Where open transactions are kept; the broker tells."""
         self._lives: dict[str, tuple[int, Hop]] = {}
         """Of the clients that have records here: incarnation, and where the records come from."""
         self._tags: dict[str, int] = {}
         """How many subscriptions each undecided transaction has in the tables."""
+
+    @property
+    def compacts(self) -> bool:
+        """Whether records without effect may go. Not while a transaction is open: it has counted on them."""
+        return not any(self.unfinished)
 
     def next_hops(self, event: Event, source: Hop) -> Collection[Hop]:
         """Where a publication goes: to every hop with a subscriber, but not back."""
@@ -64,7 +69,7 @@ class Routing:
 
     def apply(self, record: Record, origin: Hop) -> Sends:
         """An adv, uadv, sub or usub from a client of this broker or from a neighbour."""
-        compacts = self.compacts and record.tag is None
+        compacts = record.tag is None and self.compacts
         if compacts and origin not in self._bits and self._is_void(record, origin):
             return []
         placement = self.place(record, origin)
@@ -83,9 +88,9 @@ class Routing:
         return Placement(self.send_on(record, origin), [])
 
     def store(self, record: Record, origin: Hop) -> None:
-        self.check(record, origin)
+        self._check_room(record, origin)
         if record.kind in ("adv", "uadv"):
-            self.srt.add(record, origin, self.compacts and record.tag is None)
+            self.srt.add(record, origin, record.tag is None and self.compacts)
         else:
             self.prt.add(record, origin)
             self._count_tag(record, 1)
@@ -157,6 +162,9 @@ class Routing:
         """Raise if the tables cannot take it."""
         if self.find(record, origin) is not None:
             raise RoutingError(f"client {record.client} has two records with the stamp {record.stamp}")
+        self._check_room(record, origin)
+
+    def _check_room(self, record: Record, origin: Hop) -> None:
         if self.srt.count(record.client, origin) + self.prt.count(record.client) >= self._records_max:
             raise RoutingError(f"client {record.client} has {self._records_max} records here: the limit")
         life = (record.stamp[2], origin)

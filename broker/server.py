@@ -133,19 +133,20 @@ class Server:
     def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         messages = wire.decode(body)
         peer = stream.context
-        if first == 0:
+        if first and type(peer) is Peer and peer.stream is stream:
+            self._forwarder.receive(peer, first, processed, messages, body)
+        elif first:
+            raise WireError("a message before the greeting")
+        else:
             for message in messages:
                 if stream.is_open:
                     self._outside_link(stream, message)
-        elif not isinstance(peer, Peer) or peer.stream is not stream:
-            raise WireError("a message before the greeting")
-        else:
-            self._forwarder.receive(peer, first, processed, messages, body)
 
     def turn_ended(self, stream: Stream) -> None:
         if stream.fault:
             self.failed(stream)
-        self._forwarder.flush(stream.context if isinstance(stream.context, Peer) else None)
+        peer = stream.context
+        self._forwarder.flush(peer if type(peer) is Peer else None)
 
     def stream_closed(self, stream: Stream, reason: str) -> None:
         self._streams.discard(stream)

@@ -90,8 +90,7 @@ class Site:
 
     def hop_to(self, client: str) -> Hop | None:
         """Where a client lies."""
-        claims = self.crt.claims(client)
-        return next(iter(claims.values())).hop if claims else None
+        return self.crt.hops.get(client)
 
     def rebuild_space(self, client: str) -> None:
         """A transaction has changed what a client of ours may publish."""

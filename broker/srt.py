@@ -20,6 +20,9 @@ Own = Sequence[tuple[Record, Hop]]
 """Records of one transaction that are not in the tables, each with the hop that it came from."""
 
 
+ANSWERS_MAX = 1024
+
+
 class SRT:
     """Advertisements by the hop that they came from, and by client in the order of stamps."""
 
@@ -27,6 +30,8 @@ class SRT:
         self._overlap = overlap
         self._logs: dict[Hop, dict[str, list[Record]]] = {}
         self._tagged = 0
+        self._answers: dict[tuple[Hop, Filter], bool] = {}
+        """Of `wants`, as long as nothing changes: the brokers of a transaction ask the same again and again."""
         self.changes = 0
         """Counts them: what waits for an advertisement need not look again before there is another."""
 
@@ -56,7 +61,7 @@ class SRT:
         if place < len(log) and log[place].stamp == record.stamp:
             raise RoutingError(f"client {record.client} has two advertisements with the stamp {record.stamp}")
         log.insert(place, record)
-        self.changes += 1
+        self._changed()
         self._tagged += record.tag is not None
         if len(log) > SCAN_MAX or not compacts:
             return
@@ -66,7 +71,7 @@ class SRT:
         self._logs[hop][record.client] = [*older, *([record] if needed else []), *newer]
 
     def remove_client(self, client: str) -> None:
-        self.changes += 1
+        self._changed()
         for clients in self._logs.values():
             gone = clients.pop(client, ())
             self._tagged -= sum(record.tag is not None for record in gone)
@@ -74,7 +79,8 @@ class SRT:
     def commit(self, tag: str) -> list[Record]:
         """A transaction's records count as everybody's."""
         committed = self._of(tag)
-        self.changes += 1
+        if committed:
+            self._changed()
         for _, record in committed:
             record.tag = None
         self._tagged -= len(committed)
@@ -83,7 +89,8 @@ class SRT:
     def drop(self, tag: str) -> list[Record]:
         """A transaction's records vanish."""
         dropped = self._of(tag)
-        self.changes += 1
+        if dropped:
+            self._changed()
         for hop, record in dropped:
             self._logs[hop][record.client].remove(record)
         self._tagged -= len(dropped)
@@ -97,8 +104,14 @@ class SRT:
 
         Advertisements of undecided transactions count.
         """
-        logs = self._logs.get(hop, {}).values()
-        return any(self._overlaps_live(log, filter_) for log in logs)
+        answer = self._answers.get((hop, filter_))
+        if answer is None:
+            if len(self._answers) >= ANSWERS_MAX:
+                self._answers.clear()
+            logs = self._logs.get(hop, {}).values()
+            answer = any(self._overlaps_live(log, filter_) for log in logs)
+            self._answers[hop, filter_] = answer
+        return answer
 
     def wants_isolated(self, hop: Hop, filter_: Filter, own: Own) -> bool:
         """The same for a transaction that sees what is committed, and its own records."""
@@ -112,7 +125,10 @@ class SRT:
 
     def wants_beyond(self, hop: Hop, filter_: Filter) -> bool:
         """Whether somebody who does not lie behind `hop` advertises something that overlaps."""
-        return any(self.wants(other, filter_) for other in self._logs if other != hop)
+        for other in self._logs:  # noqa: SIM110 (a generator is slower than these few)
+            if other != hop and self.wants(other, filter_):
+                return True
+        return False
 
     def admits(self, client: str, hop: Hop, event: Event, own: Iterable[Record] = (), tag: str = "") -> bool:
         """Whether a client advertises an event, within a transaction that has written `own`, or under its tag."""
@@ -121,6 +137,10 @@ class SRT:
         around = [r for r in seen if contains(r.filter, event)]
         newest = max(around, key=stamp_of, default=None)
         return newest is not None and newest.positive
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self._answers.clear()
 
     def _overlaps_live(self, log: Sequence[Record], filter_: Filter) -> bool:
         for place, record in enumerate(log):

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Any
 
 from broker.boxes import Pile
-from broker.buckets import EXACT, MIXED, NUMBERS, STRINGS, Axis, Names, world
+from broker.buckets import EXACT, MIXED, NUMBERS, STRINGS, Axis, Names, worlds_of
 from broker.filters import Event, Filter, OneOf, Predicate
 from broker.records import NOWHERE, Record, stamp_of
 
@@ -275,7 +275,7 @@ class Table:
 
     def _add(self, record: Record) -> None:
         names, predicates = record.filter.names, record.filter.predicates
-        worlds = "".join(map(world, predicates))
+        worlds = worlds_of(predicates)
         shape = self._shapes.get((names, worlds))
         if shape is None:
             shape = self._shapes[names, worlds] = Shape(names, worlds, self._groups)
@@ -289,7 +289,7 @@ class Table:
 
     def _remove(self, record: Record) -> None:
         predicates = record.filter.predicates
-        key = record.filter.names, "".join(map(world, predicates))
+        key = record.filter.names, worlds_of(predicates)
         shape = self._shapes[key]
         shape.group.remove(shape.key_in(predicates), record)
         shape.records -= 1
@@ -348,5 +348,5 @@ def _nothing(_: object) -> Key:
 
 
 def _itself(predicates: Sequence[Predicate]) -> Key:
-    assert isinstance(predicates, tuple)
+    assert type(predicates) is tuple
     return predicates

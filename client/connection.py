@@ -193,10 +193,7 @@ class Connection(Verbs):
         self._channel.flush()
 
     def future(self) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = self._loop.create_future()
-        # Seen, even if nobody awaits it.
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return future
+        return self._loop.create_future()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

@@ -140,7 +140,8 @@ class Frame:
             self._check_open()
             op = manager.draw_id()
             answer = self._part.acks[op] = manager.port.future()
-            manager.note("issued", tx=self.tx, op=op, frame=self._number, **what)
+            if manager.keeps_history:
+                manager.note("issued", tx=self.tx, op=op, frame=self._number, **what)
             manager.port.send(message(op))
             ack: TxAck = await answer
             if ack.reason:

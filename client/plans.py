@@ -13,7 +13,7 @@ A plan is written with the same verbs as any transaction; what a participant is 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -138,20 +138,20 @@ class Plans:
         self.running: dict[str, Running] = {}
 
     async def execute(self, plan: Plan, safe: bool) -> Outcome:
-        steps = tuple(self._number(plan, self._client))
+        listed: list[Before] = []
+        steps = self._number(plan, self._client, listed)
         if not steps:
             raise PlanError("an empty plan")
         tx = self._transactions.new_id()
-        everything = tuple(all_before(steps))
+        everything = tuple(listed)
         foreign = {b.step for b in everything if b.kind == "pub" and b.client != self._client}
         state = Coordinated(safe, everything, self._port.future(), set() if safe else foreign)
         running = self.running[tx] = Running(tx, coordinated=state)
         self._transactions.note("begin", tx=tx, mode="s-tx-safe" if safe else "s-tx")
-        messages: list[TransactionMessage] = []
-        before: list[Before] = []
-        for planned in steps:
-            messages.append(self._issue(running, self._client, safe, planned, tuple(before)))
-            before += all_before((planned,))
+        messages: list[TransactionMessage] = [
+            self._issue(running, self._client, safe, planned, everything[: planned.step - 1])
+            for planned in steps
+        ]
         if safe:
             messages.append(StepPrepare(tx, self._client, everything))
         else:
@@ -187,16 +187,19 @@ class Plans:
             self._send_abort(running, reason)
 
     def receive(self, message: TransactionMessage) -> None:
-        if isinstance(message, Step):
+        if type(message) is Step:
             self._step(message)
             return
         running = self.running.get(message.tx)
-        if isinstance(message, (StepCommit, StepAbort)):
-            committed = isinstance(message, StepCommit)
+        if type(message) is StepCommit:
             if running is not None:
-                reason = message.reason if isinstance(message, StepAbort) else ""
-                self._end(running, COMMITTED if committed else aborted(reason))
-            self._port.send(StepEnded(message.tx, committed))
+                self._end(running, COMMITTED)
+            self._port.send(StepEnded(message.tx, committed=True))
+            return
+        if type(message) is StepAbort:
+            if running is not None:
+                self._end(running, aborted(message.reason))
+            self._port.send(StepEnded(message.tx, committed=False))
             return
         if running is None or running.coordinated is None:
             return
@@ -227,14 +230,15 @@ class Plans:
         """To be sent."""
         if planned.kind in ("adv", "uadv") and planned.filter is not None:
             running.advertised.append((planned.kind == "adv", planned.filter))
-        self._transactions.note(
-            "issued",
-            tx=running.tx,
-            op=planned.step,
-            kind=planned.kind,
-            filter=planned.filter,
-            event=planned.event,
-        )
+        if self._transactions.keeps_history:
+            self._transactions.note(
+                "issued",
+                tx=running.tx,
+                op=planned.step,
+                kind=planned.kind,
+                filter=planned.filter,
+                event=planned.event,
+            )
         return Step(running.tx, coordinator, safe, planned, before)
 
     def _step(self, message: Step) -> None:
@@ -244,15 +248,16 @@ class Plans:
             running = self.running[message.tx] = Running(message.tx)
         if running.closed:
             return
-        self._transactions.note("received", tx=message.tx, op=planned.step, kind=planned.kind)
+        if self._transactions.keeps_history:
+            self._transactions.note("received", tx=message.tx, op=planned.step, kind=planned.kind)
         if planned.kind == "pub":
             assert planned.event is not None
             running.kept.append((planned.step, Publish(planned.step, planned.event, planned.payload)))
             return
-        before, steps = [*message.before, before_of(planned)], []
+        before, steps = [*message.before, _before_of(planned)], []
         for nested in planned.nested:
             steps.append(self._issue(running, message.coordinator, message.safe, nested, tuple(before)))
-            before += all_before((nested,))
+            _list(before, nested)
         self._port.send(*steps)
 
     def _commit_if_done(self, running: Running) -> list[StepCommit]:
@@ -284,30 +289,33 @@ class Plans:
         if running.coordinated is not None:
             resolve(running.coordinated.end, outcome)
 
-    def _number(self, plan: Plan, client: str, first: int = 1) -> Iterator[Planned]:
+    def _number(self, plan: Plan, client: str, listed: list[Before]) -> tuple[Planned, ...]:
+        """The steps of a plan; they and all that is nested in them are listed, in order."""
+        steps: list[Planned] = []
         for item in plan.items:
+            kind, payload = item.kind, item.payload
             filter_ = None if item.constraints is None else self._words.filter(item.constraints)
             event: Event | None = None
-            payload = item.payload
             if item.event is not None:
-                event, payload = self._words.event(item.event, item.payload)
-            nested = tuple(self._number(item.nested, item.target, first + 1)) if item.nested else ()
-            if item.kind == "tcm" and not nested:
+                event, payload = self._words.event(item.event, payload)
+            number = len(listed) + 1
+            listed.append(Before(number, kind, client, filter_))
+            nested = self._number(item.nested, item.target, listed) if item.nested is not None else ()
+            if kind == "tcm" and not nested:
                 raise PlanError(f"a tcm to {item.target} that asks for nothing")
-            yield Planned(first, item.kind, client, filter_, event, payload, item.target, nested)
-            first += 1 + len(all_before(nested))
+            steps.append(Planned(number, kind, client, filter_, event, payload, item.target, nested))
+        return tuple(steps)
 
 
-def before_of(planned: Planned) -> Before:
+def _before_of(planned: Planned) -> Before:
     return Before(planned.step, planned.kind, planned.client, planned.filter)
 
 
-def all_before(steps: Iterable[Planned]) -> list[Before]:
-    """The steps and all that is nested in them, in order."""
-    found: list[Before] = []
-    for planned in steps:
-        found += [before_of(planned), *all_before(planned.nested)]
-    return found
+def _list(listed: list[Before], planned: Planned) -> None:
+    """A step and all that is nested in it, in order."""
+    listed.append(_before_of(planned))
+    for nested in planned.nested:
+        _list(listed, nested)
 
 
 def _outcome(message: StepEnded) -> Outcome:

@@ -17,6 +17,8 @@ class Future(Protocol):
 
     def set_exception(self, exception: Any, /) -> None: ...
 
+    def exception(self) -> BaseException | None: ...
+
     def __await__(self) -> Generator[Any, None, Any]: ...
 
 
@@ -44,3 +46,4 @@ def resolve(future: Future | None, result: Any = None) -> None:
 def fail(future: Future | None, error: Exception) -> None:
     if future is not None and not future.done():
         future.set_exception(error)
+        future.exception()  # seen, even if nobody awaits it

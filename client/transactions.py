@@ -194,6 +194,7 @@ class Transactions:
         self.draw_id = draw_id
         self.parts: dict[str, Part] = {}
         self.note: Note = note or _no_note
+        self.keeps_history = note is not None
         self.deliver = deliver
         self._on_tcm = on_tcm
         self.number = 0
@@ -257,7 +258,8 @@ class Transactions:
             part = self.parts[message.tx] = Part(message.tx)
         if part.closed:
             return
-        self.note("received", tx=message.tx, op=message.op, kind=message.kind)
+        if self.keeps_history:
+            self.note("received", tx=message.tx, op=message.op, kind=message.kind)
         if message.kind == "pub":
             part.kept.append(Publish(message.op, message.event, message.payload))
             self.port.send(TxAck(message.tx, message.op))

@@ -49,12 +49,13 @@ def waits(site: Site, state: Open, planned: Planned | None, before: Before) -> b
             and planned.client == before.client
             and before.step not in state.echoed
         )
-    hop = site.hop_to(before.client)
+    client, kind = before.client, before.kind
+    hop = site.crt.hops.get(client)
     if hop is None:
         return False  # it is gone, and what it has sent has come
-    if before.client in site.guests or before.kind in ("adv", "uadv"):
+    if client in site.guests or kind == "adv" or kind == "uadv":  # noqa: PLR1714
         return True
-    if before.kind in ("sub", "usub"):
+    if kind == "sub" or kind == "usub":  # noqa: PLR1714
         assert before.filter is not None
         return site.routing.srt.wants_beyond(hop, before.filter)
     return False

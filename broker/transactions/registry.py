@@ -29,6 +29,8 @@ class Registry:
             if state is None or client not in state.touched:
                 raise ProtocolError(f"{client} does not take part in {tx}")
             return state
+        if state is not None and state.is_home and state.coordinator == client:
+            return state
         number = self._number(client, tx)
         if state is None:
             guest = self._site.joined_guest(client)

@@ -25,10 +25,11 @@ class Steps:
 
     def process(self, state: Open, message: Step, source: Hop, ready: Ready) -> None:
         planned = message.planned
-        self._site.note(
-            ready, "processed", tx=message.tx, op=planned.step, kind=planned.kind, client=planned.client,
-            stamp=message.stamp, source=source,
-        )  # fmt: skip
+        if self._site.keeps_history:
+            self._site.note(
+                ready, "processed", tx=message.tx, op=planned.step, kind=planned.kind, client=planned.client,
+                stamp=message.stamp, source=source,
+            )  # fmt: skip
         state.processed.add(planned.step)
         if message.decided != (state.status == "committed"):
             message = replace(message, decided=not message.decided)
@@ -38,7 +39,8 @@ class Steps:
             self._control(state, message, ready)
         else:
             self._record(state, message, source, ready)
-        ready.sends += [(self._way(done), done) for done in state.held.pop(planned.step, ())]
+        if state.held:
+            ready.sends += [(self._way(done), done) for done in state.held.pop(planned.step, ())]
 
     def _record(self, state: Open, message: Step, source: Hop, ready: Ready) -> None:
         planned = message.planned
@@ -69,11 +71,14 @@ class Steps:
         planned = message.planned
         assert planned.event is not None
         hops = self._routing.hops_of_step(planned.event, message.tx, planned.step)
-        for hop in sorted(hop for hop in hops if hop != source):
+        neighbours = self._site.neighbours
+        for hop in sorted(hops):
+            if hop == source:
+                continue
             ready.sends.append((hop, message))
-            if is_client(hop):
+            if hop not in neighbours:
                 state.touched.add(name_of(hop))
-        if is_client(source) and planned.client != message.coordinator and not message.safe:
+        if planned.client != message.coordinator and not message.safe and source not in neighbours:
             done = StepDone(message.tx, planned.step, message.coordinator)
             ready.sends.append((self._way(done), done))
 

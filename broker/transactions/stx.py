@@ -81,7 +81,7 @@ class Stx:
         self._checker.check_step(planned, message.before)
         if planned.client != client:
             raise ProtocolError(f"{client} sent a step of {planned.client}")
-        if self._registry.has_too_many(client, message):
+        if message.tx not in self.open and self._registry.has_too_many(client, message):
             return self._registry.refuse(client, message.tx)
         state = self._registry.state_for(client, message.tx, message.coordinator)
         if state is None or state.status != "active":
@@ -102,17 +102,18 @@ class Stx:
     def _fault(self, state: Open, message: Step) -> str:
         """What is wrong with a step, or with the plan of a coordinator of ours."""
         planned, client = message.planned, message.planned.client
-        if client == message.coordinator and planned.step not in state.owed_by(client):
+        owed = state.owed.get(client, ())
+        if client == message.coordinator and all(planned.step != other.step for other in owed):
             return next(faults_in(self._site, planned, list(message.before)), "")
-        if planned not in state.owed.get(client, ()):
+        if planned not in owed:
             raise ProtocolError(f"{client} was not asked for step {planned.step} of {message.tx}")
         return ""
 
     def _step_from_broker(self, source: Hop, message: Step) -> Ready:
         planned = message.planned
         self._checker.check_step(planned, message.before)
-        known = self._site.crt.behind(planned.client, source, message.stamp[2])
-        if planned.kind in RECORD_KINDS and known is None:
+        is_record = planned.kind in RECORD_KINDS
+        if is_record and self._site.crt.behind(planned.client, source, message.stamp[2]) is None:
             raise ProtocolError(f"a step of {planned.client}, who has not joined behind {source}")
         return self._step(source, message)
 
@@ -121,13 +122,17 @@ class Stx:
             return self._too_late(source, message)
         state = self._registry.state(message.tx, message.coordinator)
         state.safe = message.safe
-        if is_client(source):
+        if source not in self._site.neighbours:
             state.touched.add(name_of(source))
         if state.status == "aborted":
             return Ready([], [])
         ready = Ready([], [])
         if state.status == "committed":
             self._steps.process(state, message, source, ready)
+        elif not state.buffer and self._is_ready(state, message):
+            self._steps.process(state, message, source, ready)
+            if state.term is not None:
+                self._pump(state, ready)
         else:
             state.buffer[message.planned.step] = (message, source)
             self._pump(state, ready)
@@ -169,17 +174,18 @@ class Stx:
 
     def _pump(self, state: Open, ready: Ready) -> None:
         """Process whatever need not wait, in order; then the question or the commit, if it need not either."""
-        while state.status == "active":
-            for step in sorted(state.buffer):
-                if self._is_ready(state, step):
-                    self._steps.process(state, *state.buffer.pop(step), ready)
+        buffer = state.buffer
+        while buffer and state.status == "active":
+            for step in sorted(buffer):
+                if self._is_ready(state, buffer[step][0]):
+                    self._steps.process(state, *buffer.pop(step), ready)
                     break
             else:
                 break
         # A step that waits here is never overtaken by the end, also if it began to wait after the vote.
         if state.status == "active" and state.term is not None and not state.buffer:
             message, source = state.term
-            if not any(waits(self._site, state, None, before) for before in message.before):
+            if not self._must_wait(state, None, message.before):
                 state.term = None
                 if isinstance(message, StepPrepare) or state.is_home:
                     state.bad = state.bad or self._missing(state, message.before)
@@ -197,11 +203,18 @@ class Stx:
                 return brief(f"participant {before.client} is gone")
         return ""
 
-    def _is_ready(self, state: Open, step: int) -> bool:
-        message, _ = state.buffer[step]
+    def _is_ready(self, state: Open, message: Step) -> bool:
         if message.planned.kind in ("adv", "uadv"):
             return True
-        return not any(waits(self._site, state, message.planned, before) for before in message.before)
+        return not self._must_wait(state, message.planned, message.before)
+
+    def _must_wait(self, state: Open, planned: Planned | None, steps: Iterable[Before]) -> bool:
+        processed = state.processed
+        for before in steps:
+            is_past = before.step in processed and before.kind != "adv"
+            if not is_past and waits(self._site, state, planned, before):
+                return True
+        return False
 
     # Votes and decisions
 
@@ -254,7 +267,8 @@ class Stx:
     def _commit(self, state: Open, message: StepCommit, source: Hop, ready: Ready) -> None:
         state.status = "committed"
         self._site.commit(state.tx)
-        self._site.note(ready, "committed", tx=state.tx)
+        if self._site.keeps_history:
+            self._site.note(ready, "committed", tx=state.tx)
         self._end(state, source, message, ready)
 
     def _abort_from_client(self, client: str, message: StepAbort) -> Ready:

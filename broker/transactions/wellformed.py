@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.filters import Filter, FilterError
+from broker.filters import Event, Filter, FilterError
 from broker.limits import LimitExceeded, Limits, check_filter_within, check_publication
 from broker.site import ProtocolError
 from broker.txmessages import Before, Planned
 
 NESTING_MAX = 16
 GOOD_MAX = 1024
-RECORD_KINDS = ("adv", "uadv", "sub", "usub")
+RECORD_KINDS = frozenset({"adv", "uadv", "sub", "usub"})
+
+ONLY_RECORDS_HAVE_FILTERS = "of the steps of a plan, only those that change a table have a filter"
 
 
 class Checker:
@@ -26,32 +28,41 @@ class Checker:
         self.check_before(before)
 
     def check_before(self, before: Iterable[Before]) -> None:
+        good = self._good
         for earlier in before:
-            self._check_filter(earlier.kind, earlier.filter)
+            filter_ = earlier.filter
+            if (earlier.kind in RECORD_KINDS) != (filter_ is not None):
+                raise ProtocolError(ONLY_RECORDS_HAVE_FILTERS)
+            if filter_ is not None and filter_ not in good:
+                self._check_filter(filter_)
 
     def _check_planned(self, planned: Planned, depth: int) -> None:
+        kind, filter_, event, nested = planned.kind, planned.filter, planned.event, planned.nested
         if planned.step < 1:
             raise ProtocolError("the steps of a plan are numbered from 1")
-        self._check_filter(planned.kind, planned.filter)
-        if (planned.kind == "pub") != (planned.event is not None):
+        if (kind in RECORD_KINDS) != (filter_ is not None):
+            raise ProtocolError(ONLY_RECORDS_HAVE_FILTERS)
+        if (kind == "pub") != (event is not None):
             raise ProtocolError("of the steps of a plan, publications have an event and others do not")
-        if (planned.kind == "tcm") != bool(planned.nested):
+        if (kind == "tcm") != bool(nested):
             raise ProtocolError("of the steps of a plan, each tcm asks for something and others do not")
         if depth > NESTING_MAX:
             raise ProtocolError(f"a plan with more than {NESTING_MAX} levels")
+        if filter_ is not None:
+            if filter_ not in self._good:
+                self._check_filter(filter_)
+        elif event is not None:
+            self._check_publication(event, planned.payload)
+        for part in nested:
+            self._check_planned(part, depth + 1)
+
+    def _check_publication(self, event: Event, payload: bytes) -> None:
         try:
-            if planned.event is not None:
-                check_publication(planned.event, planned.payload, self._limits)
+            check_publication(event, payload, self._limits)
         except (FilterError, LimitExceeded) as error:
             raise ProtocolError(str(error)) from error
-        for nested in planned.nested:
-            self._check_planned(nested, depth + 1)
 
-    def _check_filter(self, kind: str, filter_: Filter | None) -> None:
-        if (kind in RECORD_KINDS) != (filter_ is not None):
-            raise ProtocolError("of the steps of a plan, only those that change a table have a filter")
-        if filter_ is None or filter_ in self._good:
-            return
+    def _check_filter(self, filter_: Filter) -> None:
         try:
             check_filter_within(filter_, self._limits)
         except (FilterError, LimitExceeded) as error:

@@ -57,7 +57,13 @@ class Channel:
             return
         self.outbox, self.outbox_messages = [], 0
         if self._delayed is None:
-            self._push(b"".join(pieces), count)
+            joined = b"".join(pieces)
+            if self.stream is not None and (count == 1 or len(joined) <= MESSAGE_BYTES_MAX):
+                frame = self.link.pass_on(joined, count)
+                if frame is not None:
+                    self.stream.write(frame)
+            else:
+                self._push(joined, count)
             return
         for piece in pieces if len(pieces) == count else _apart(b"".join(pieces), count):
             self.delayed_bytes += len(piece)

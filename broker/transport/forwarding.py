@@ -8,7 +8,7 @@ whose destination is full waits (`broker.transport.peer`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Raw
@@ -60,20 +60,20 @@ class Forwarder:
     def receive(
         self, peer: Peer, first: int, processed: int, messages: list[AnyMessage], body: bytes
     ) -> None:
-        if peer.link.accept(first, processed, len(messages)) and peer.has_waited:
+        count = len(messages)
+        if peer.link.accept(first, processed, count) and peer.has_waited:
             peer.drained(self.release)
-        if not messages:
-            return
-        if peer.waits_for or peer.held:
-            peer.held.append(messages, body)
-        elif len(messages) > 1:
-            self._process(peer, messages, body)
-        else:
+        if peer.waits_for or peer.held.frames:
+            if count:
+                peer.held.append(messages, body)
+        elif count == 1:
             self._process_one(peer, messages[0], body)
+        elif count:
+            self._process(peer, messages, body)
 
     def release(self, peer: Peer) -> None:
         """Its destinations have room again: go on with what was held."""
-        while peer.held and not peer.waits_for and peer.stream is not None:
+        while peer.held.frames and not peer.waits_for and peer.stream is not None:
             messages, body = peer.held.popleft()
             try:
                 self._process(peer, messages, body)
@@ -89,15 +89,20 @@ class Forwarder:
         """In order. Publications that go the same way, one behind the other, are put there together."""
         source = peer.hop
         wanted_by = self._core.routing.wanted_by
-        refusal = self._core.refusals(peer.name) if peer.kind == "client" else None
+        is_client = peer.kind == "client"
+        refusal: Callable[[Publish], str] | None = None
         cutter = Cutter(body, len(messages))
-        if len(body) > MESSAGE_BYTES_MAX and refusal is not None:
+        if len(body) > MESSAGE_BYTES_MAX and is_client:
             cutter.check_sizes()
         place = run_start = 0
         run_hops: Collection[Hop] = ()
+        reason = ""
         try:
             for place, message in enumerate(messages):
-                if type(message) is Publish and (refusal is None or not (reason := refusal(message))):
+                if is_client and type(message) is Publish:
+                    refusal = refusal or self._core.refusals(peer.name)
+                    reason = refusal(message)
+                if type(message) is Publish and not reason:
                     hops = wanted_by(message.event)
                     if hops is not run_hops:
                         if run_hops:
@@ -110,8 +115,12 @@ class Forwarder:
                 if type(message) is Publish:
                     self._put([wire.encode(Refused(message.id, reason))], 1, (source,))
                 else:
-                    self._take(peer, message, place + 1)
+                    if self._messages is not None:
+                        self._note_arrival(peer, message, place + 1)
+                    self.handle(source, message)
                     wanted_by = self._core.routing.wanted_by  # it may have come or gone with a transaction
+                    if self._dirty:
+                        self.flush(peer)  # whoever gets it works on it while we go on
             place = len(messages)
         except ProtocolError as error:
             # What stands before it has been done, and must not be asked for again.
@@ -124,27 +133,28 @@ class Forwarder:
 
     def _process_one(self, peer: Peer, message: AnyMessage, body: bytes) -> None:
         """A message alone in its frame, as most are where nobody is in a hurry: in as few steps as can be."""
-        is_publication = type(message) is Publish
-        if (is_publication and peer.kind == "client") or len(body) > MESSAGE_BYTES_MAX:
+        size = len(body)
+        if size > MESSAGE_BYTES_MAX or (type(message) is Publish and peer.kind == "client"):
             self._process(peer, [message], body)
             return
-        if is_publication:
-            hops = self._core.routing.wanted_by(message.event)  # type: ignore[union-attr]
+        if type(message) is Publish:
+            hops = self._core.routing.wanted_by(message.event)
             if hops:
                 self._put(wire.split(body, 1), 1, hops, peer.hop)
         else:
+            if self._messages is not None:
+                self._note_arrival(peer, message, 1)
             try:
-                self._take(peer, message, 1)
+                self.handle(peer.hop, message)
             except ProtocolError as error:
                 peer.done(1, 0)
                 raise WireError(str(error)) from error
-        peer.done(1, len(body))
+        peer.done(1, size)
 
-    def _take(self, peer: Peer, message: AnyMessage, number: int) -> None:
-        """The core gets a message, the one of this number among those that have come and are not counted yet."""
+    def _note_arrival(self, peer: Peer, message: AnyMessage, number: int) -> None:
+        """Of the message of this number among those that have come and are not counted yet."""
         if self._messages is not None and type(message) in TRANSACTION_TYPES:
             self._messages.message("arrived", peer.hop, peer.link.processed + number, message)
-        self.handle(peer.hop, message)
 
     def _put(self, pieces: Sequence[bytes | Raw], count: int, hops: Iterable[Hop], source: Hop = "") -> None:
         """`count` messages into the outbox of every hop but the source."""
@@ -172,20 +182,24 @@ class Forwarder:
     def perform(self, ready: Ready) -> None:
         encoded, last = b"", None
         for hop, message in ready.sends:
-            if not hop:
+            peer = self.peers.get(hop)
+            if peer is None:
                 continue  # whoever it was for is gone
             if message is not last:
                 encoded, last = wire.encode(message), message
-            self._put((encoded,), 1, (hop,))
-            if self._messages is not None and type(message) in TRANSACTION_TYPES and hop in self.peers:
-                self._messages.message("sent", hop, self.peers[hop].newest, message)
+            if not peer.outbox:
+                self._dirty.append(peer)
+            peer.outbox.append(encoded)
+            peer.outbox_messages += 1
+            if self._messages is not None and type(message) in TRANSACTION_TYPES:
+                self._messages.message("sent", hop, peer.newest, message)
         for event in ready.events:
             self._owner.happened(event)
 
     def flush(self, source: Peer | None = None) -> None:
         """Write what this turn has gathered; a destination that is full makes the source wait."""
-        while self._dirty:
-            dirty, self._dirty = self._dirty, []
+        while dirty := self._dirty:
+            self._dirty = []
             for peer in dirty:
                 peer.flush()
                 if peer.link.queue_bytes + peer.delayed_bytes > peer.hold_bytes:

@@ -30,26 +30,23 @@ class Held:
     """Frames that were received and not processed, because a destination of their source is full."""
 
     def __init__(self) -> None:
-        self._frames: deque[tuple[list[AnyMessage], bytes]] = deque()
+        self.frames: deque[tuple[list[AnyMessage], bytes]] = deque()
         self._bytes = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._frames)
 
     def append(self, messages: list[AnyMessage], body: bytes) -> None:
         """Only so much: a peer that does not heed its window could fill our memory."""
         self._bytes += len(body)
         if self._bytes > HELD_BYTES_MAX:
             raise WireError(f"{self._bytes} bytes under way; the window is {WINDOW_BYTES}")
-        self._frames.append((messages, body))
+        self.frames.append((messages, body))
 
     def popleft(self) -> tuple[list[AnyMessage], bytes]:
-        messages, body = self._frames.popleft()
+        messages, body = self.frames.popleft()
         self._bytes -= len(body)
         return messages, body
 
     def clear(self) -> None:
-        self._frames.clear()
+        self.frames.clear()
         self._bytes = 0
 
 

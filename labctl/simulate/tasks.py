@@ -28,6 +28,9 @@ class SimFuture:
         self._error = exception
         self._finish()
 
+    def exception(self) -> BaseException | None:
+        return self._error
+
     def when_done(self, callback: Callable[[], None]) -> None:
         if self._is_done:
             callback()

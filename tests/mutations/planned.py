@@ -170,8 +170,7 @@ def committed_brokers_drop_steps(patch: pytest.MonkeyPatch) -> None:
 def advertisements_wait(patch: pytest.MonkeyPatch) -> None:
     """S-TX A19 (H14): advertisements are never held back."""
 
-    def is_ready(_: Any, self: Stx, state: Open, step: int) -> bool:
-        message = state.buffer[step][0]
+    def is_ready(_: Any, self: Stx, state: Open, message: Step) -> bool:
         return not any(
             planning.waits(self._site, state, message.planned, before) for before in message.before
         )
