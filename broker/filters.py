@@ -140,21 +140,20 @@ def make_filter(constraints: Mapping[str, Any]) -> Filter:
     return built
 
 
-def is_plain(filter_: Filter, text_length_max: int | None = None) -> bool:
-    """Whether a filter asks for strings and integers and is as it should be: most do, and are. Where it does
-    not, or is not, `check_filter` has a closer look."""
+def is_plain(filter_: Filter, text_length_max: int = INTEGER_MAX) -> bool:
+    """Whether a filter asks for strings and integers, and is as it should be: most do, and are. The others
+    deserve a closer look. Names have to be strings."""
     names, predicates = filter_.names, filter_.predicates
     last = ""
-    for name, predicate in zip(names, predicates):  # noqa: B905 (compared below)
-        if type(name) is not str or name <= last:
+    for name in names:
+        if name <= last or len(name) > text_length_max:
             return False
         last = name
+    for predicate in predicates:
         if type(predicate) is str:
-            if text_length_max is not None and len(predicate) > text_length_max:
+            if len(predicate) > text_length_max:
                 return False
         elif type(predicate) is not int or not INTEGER_MIN <= predicate <= INTEGER_MAX:
-            return False
-        if text_length_max is not None and len(name) > text_length_max:
             return False
     return len(names) == len(predicates)
 

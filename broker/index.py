@@ -227,8 +227,9 @@ class Index:
 
     def _ask(self, cell: Record | Crowd, event: Event, names: Names) -> tuple[str, ...]:
         """The hops behind a cell that contains the event and whose clients may have holes."""
-        if isinstance(cell, Crowd):
+        if type(cell) is Crowd:
             return self._ask_crowd(cell, event)
+        assert type(cell) is Record
         home = cell.home
         holes, first = home.holes, home.first_hole
         assert holes is not None

@@ -68,7 +68,9 @@ class Link:
 
     def pass_on(self, messages: bytes, count: int) -> bytes | None:
         """Like `push` and `take`, in one step where nothing waits: the frame, or None if it had to be queued."""
-        if self.pending or self.queue_bytes >= self.window_bytes:  # without anything pending, all is under way
+        if (
+            self.pending or self.queue_bytes >= self.window_bytes
+        ):  # without anything pending, all is under way
             self.push(messages, count)
             return None
         self.queue_bytes += len(messages)
@@ -102,7 +104,12 @@ class Link:
         self.received += count
         if processed == self.sent_processed:
             return False
-        self.acknowledge(processed)
+        if processed == self.sent:  # nothing is under way any more
+            self.sent_processed = processed
+            self._sent.clear()
+            self.queue_bytes = self._pending_bytes
+        else:
+            self.acknowledge(processed)
         return True
 
     def acknowledge(self, processed: int) -> None:

@@ -135,7 +135,7 @@ class Frame:
         manager, before = self._manager, self._last
         mine = self._last = manager.port.future()
         try:
-            if before is not None:
+            if before is not None and not before.done():
                 await before
             self._check_open()
             op = manager.draw_id()

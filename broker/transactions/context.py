@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
@@ -89,10 +90,10 @@ class Footprint(NamedTuple):
         )
 
 
-def footprint(context: Context) -> Footprint:
+def footprint(log: Sequence[Logged]) -> Footprint:
     reads: list[Filter] = []
     writes: list[Filter] = []
-    for logged in context.log:
+    for logged in log:
         if logged.record is not None:
             writes.append(logged.record.filter)
         elif logged.event is not None:

@@ -29,10 +29,11 @@ class Operations:
         if not triggered:
             self._check_new(context, op)
         ready = Ready([], [])
-        self._site.note(
-            ready, "processed", tx=tx, op=op, kind=record.kind, client=record.client, stamp=record.stamp,
-            source=origin, triggered=triggered,
-        )  # fmt: skip
+        if self._site.keeps_history:
+            self._site.note(
+                ready, "processed", tx=tx, op=op, kind=record.kind, client=record.client, stamp=record.stamp,
+                source=origin, triggered=triggered,
+            )  # fmt: skip
         if context.isolated:
             decision = context.view.record(record, origin)
             assert decision is not None
@@ -68,9 +69,10 @@ class Operations:
             context.log.append(Logged(origin, decision, event=message.event, client=client))
         hops, _ = decision
         ready = Ready([(hop, message) for hop in hops], [])
-        self._site.note(
-            ready, "processed", tx=message.tx, op=message.op, kind=message.kind, source=origin, to=hops
-        )
+        if self._site.keeps_history:
+            self._site.note(
+                ready, "processed", tx=message.tx, op=message.op, kind=message.kind, source=origin, to=hops
+            )
         entry = Entry(origin, set(hops), message.kind == "tcm")
         for hop in filter(is_client, hops):
             self._hand_over(context, entry, hop)

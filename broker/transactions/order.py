@@ -8,12 +8,13 @@ only for what is in doubt, and is late only where filters interfere (options O1 
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 from operator import itemgetter
 
 from broker.filters import overlaps
 from broker.hops import client_hop
 from broker.site import Site
-from broker.transactions.context import Context, Footprint, Logged, footprint
+from broker.transactions.context import Context, Logged, footprint
 from broker.transactions.view import View
 from broker.vocabulary import NO_KEY, Key
 
@@ -27,7 +28,7 @@ class Order:
         self.contexts: dict[str, Context] = {}
         self._epoch = 0
         """The largest epoch of any transaction that was prepared here."""
-        self._recent: list[tuple[Key, Footprint]] = []
+        self._recent: list[tuple[Key, Sequence[Logged]]] = []
         self._forgotten: Key = NO_KEY
         """The largest key that is not in `_recent` any more."""
 
@@ -69,7 +70,7 @@ class Order:
 
     def committed(self, context: Context) -> None:
         self._site.last_key = max(self._site.last_key, context.key)
-        insort(self._recent, (context.key, footprint(context)), key=itemgetter(0))
+        insort(self._recent, (context.key, context.log), key=itemgetter(0))
         if len(self._recent) > RECENT_MAX:
             self._forgotten = max(self._forgotten, self._recent.pop(0)[0])
 
@@ -79,9 +80,9 @@ class Order:
             return bool(rivals) or context.key < self._site.last_key
         if context.key < self._forgotten:
             return True
-        mine = footprint(context)
-        passed = [touched for key, touched in self._recent if key > context.key]
-        return any(mine.interferes(touched) for touched in (*passed, *map(footprint, rivals)))
+        mine = footprint(context.log)
+        passed = [log for key, log in self._recent if key > context.key]
+        return any(mine.interferes(footprint(log)) for log in (*passed, *(c.log for c in rivals)))
 
     def _has_newer_records(self, context: Context) -> bool:
         """A regular operation of a client of ours that is newer than its operation in the transaction."""

@@ -8,7 +8,7 @@ whose destination is full waits (`broker.transport.peer`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Raw
@@ -60,8 +60,9 @@ class Forwarder:
     def receive(
         self, peer: Peer, first: int, processed: int, messages: list[AnyMessage], body: bytes
     ) -> None:
-        count = len(messages)
-        if peer.link.accept(first, processed, count) and peer.has_waited:
+        count, link = len(messages), peer.link
+        has_moved = link.accept(first, processed, count)
+        if has_moved and (link.pending or peer.stalled or peer.waited_for_by):
             peer.drained(self.release)
         if peer.waits_for or peer.held.frames:
             if count:
@@ -89,20 +90,15 @@ class Forwarder:
         """In order. Publications that go the same way, one behind the other, are put there together."""
         source = peer.hop
         wanted_by = self._core.routing.wanted_by
-        is_client = peer.kind == "client"
-        refusal: Callable[[Publish], str] | None = None
+        refusal = self._core.refusals(peer.name) if peer.kind == "client" else None
         cutter = Cutter(body, len(messages))
-        if len(body) > MESSAGE_BYTES_MAX and is_client:
+        if len(body) > MESSAGE_BYTES_MAX and refusal is not None:
             cutter.check_sizes()
         place = run_start = 0
         run_hops: Collection[Hop] = ()
-        reason = ""
         try:
             for place, message in enumerate(messages):
-                if is_client and type(message) is Publish:
-                    refusal = refusal or self._core.refusals(peer.name)
-                    reason = refusal(message)
-                if type(message) is Publish and not reason:
+                if type(message) is Publish and (refusal is None or not (reason := refusal(message))):
                     hops = wanted_by(message.event)
                     if hops is not run_hops:
                         if run_hops:
@@ -115,9 +111,7 @@ class Forwarder:
                 if type(message) is Publish:
                     self._put([wire.encode(Refused(message.id, reason))], 1, (source,))
                 else:
-                    if self._messages is not None:
-                        self._note_arrival(peer, message, place + 1)
-                    self.handle(source, message)
+                    self._take(peer, message, place + 1)
                     wanted_by = self._core.routing.wanted_by  # it may have come or gone with a transaction
                     if self._dirty:
                         self.flush(peer)  # whoever gets it works on it while we go on
@@ -142,19 +136,18 @@ class Forwarder:
             if hops:
                 self._put(wire.split(body, 1), 1, hops, peer.hop)
         else:
-            if self._messages is not None:
-                self._note_arrival(peer, message, 1)
             try:
-                self.handle(peer.hop, message)
+                self._take(peer, message, 1)
             except ProtocolError as error:
                 peer.done(1, 0)
                 raise WireError(str(error)) from error
         peer.done(1, size)
 
-    def _note_arrival(self, peer: Peer, message: AnyMessage, number: int) -> None:
-        """Of the message of this number among those that have come and are not counted yet."""
+    def _take(self, peer: Peer, message: AnyMessage, number: int) -> None:
+        """The core gets a message, the one of this number among those that have come and are not counted yet."""
         if self._messages is not None and type(message) in TRANSACTION_TYPES:
             self._messages.message("arrived", peer.hop, peer.link.processed + number, message)
+        self.handle(peer.hop, message)
 
     def _put(self, pieces: Sequence[bytes | Raw], count: int, hops: Iterable[Hop], source: Hop = "") -> None:
         """`count` messages into the outbox of every hop but the source."""
@@ -187,9 +180,10 @@ class Forwarder:
                 continue  # whoever it was for is gone
             if message is not last:
                 encoded, last = wire.encode(message), message
-            if not peer.outbox:
+            outbox = peer.outbox
+            if not outbox:
                 self._dirty.append(peer)
-            peer.outbox.append(encoded)
+            outbox.append(encoded)
             peer.outbox_messages += 1
             if self._messages is not None and type(message) in TRANSACTION_TYPES:
                 self._messages.message("sent", hop, peer.newest, message)

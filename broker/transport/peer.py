@@ -68,20 +68,15 @@ class Peer(Channel):
         """Of the other side; 0 before it has spoken."""
         self.held = Held()
         self.waits_for: set[Peer] = set()
-        self._waited_for_by: set[Peer] = set()
+        self.waited_for_by: set[Peer] = set()
         self.stalled = False
         self._stall_timer: asyncio.TimerHandle | None = None
         self.grace_timer: asyncio.TimerHandle | None = None
 
-    @property
-    def has_waited(self) -> bool:
-        """Something is to be done when it moves: more to write, somebody to let go."""
-        return bool(self.link.pending or self.stalled or self._waited_for_by)
-
     def make_wait(self, source: Peer, release: Callable[[Peer], None]) -> None:
         """`source` feeds us faster than we drain."""
         source.waits_for.add(self)
-        self._waited_for_by.add(source)
+        self.waited_for_by.add(source)
         if self._stall_timer is None and self.kind == "client":
             self._watch(release)
 
@@ -89,14 +84,14 @@ class Peer(Channel):
         """The peer has processed something: more may go to it."""
         self.stalled = False
         self.pump()
-        if self._waited_for_by and self.queue_bytes < self.hold_bytes // 2:
+        if self.waited_for_by and self.queue_bytes < self.hold_bytes // 2:
             self._let_go(release)
 
     def forget(self, release: Callable[[Peer], None]) -> None:
         """This peer is gone: nobody waits for it, and it waits for nobody."""
         self._let_go(release)
         for other in self.waits_for:
-            other._waited_for_by.discard(self)
+            other.waited_for_by.discard(self)
         self.waits_for.clear()
         self.held.clear()
         if self.grace_timer is not None:
@@ -108,7 +103,7 @@ class Peer(Channel):
 
         def look() -> None:
             self._stall_timer = None
-            if not self._waited_for_by:
+            if not self.waited_for_by:
                 return
             # What is still on its emulated way is not the peer's fault.
             if had_work and self.link.sent_processed == before:
@@ -123,7 +118,7 @@ class Peer(Channel):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
-        waiting, self._waited_for_by = self._waited_for_by, set()
+        waiting, self.waited_for_by = self.waited_for_by, set()
         for source in waiting:
             source.waits_for.discard(self)
             if not source.waits_for:

@@ -76,9 +76,13 @@ class MatchingResult(Struct, frozen=True, kw_only=True):
     bytes_per_subscription: float
     holes: int
     decision_us_without_holes: float
-    """Beside all the subscriptions, one client with `sub({process: p1})`, which every event matches."""
+    """Beside all the subscriptions, a dispatcher with `sub({process: p1})`; the same events."""
     decision_us_with_holes: float
-    """The same client with all its holes; half of the events lie in one."""
+    """The same dispatcher with all its holes."""
+    own_decision_us_without_holes: float
+    """The same for events of p1 alone: each of them matches the dispatcher's subscription ..."""
+    own_decision_us_with_holes: float
+    """... and half of them lie in a hole, so that the dispatcher's hop is not found by it."""
     lone_decision_us_without_holes: float
     """The same client alone in the index: here the second look-up is the greater part."""
     lone_decision_us_with_one_hole: float
@@ -90,6 +94,8 @@ class Holes(Struct, frozen=True):
 
     without: float
     with_all: float
+    own_without: float
+    own_with_all: float
     lone_without: float
     lone_with_one: float
     lone_with_all: float
@@ -137,6 +143,8 @@ def run(
         holes=HOLES,
         decision_us_without_holes=found.without,
         decision_us_with_holes=found.with_all,
+        own_decision_us_without_holes=found.own_without,
+        own_decision_us_with_holes=found.own_with_all,
         lone_decision_us_without_holes=found.lone_without,
         lone_decision_us_with_one_hole=found.lone_with_one,
         lone_decision_us_with_holes=found.lone_with_all,
@@ -311,9 +319,8 @@ def _resident_bytes() -> int:
 
 
 def print_holes(subscriptions: int, events: int, seed: int) -> None:
-    """Decisions about what one client wants, with and without its holes, in turn."""
+    """Decisions beside one client, with and without its holes, in turn; and those about what it wants."""
     workload = Workload(subscriptions, seed)
-    seen = workload.events_of_p1(events)
     filters = list(islice(workload.filters(), subscriptions))
     whole, dug = filled(filters), filled(filters)
     lone_whole, lone_one, lone_dug = Index(), Index(), Index()
@@ -323,8 +330,9 @@ def print_holes(subscriptions: int, events: int, seed: int) -> None:
     _dig(lone_one, range(1))
     for index in (dug, lone_dug):
         _dig(index, range(HOLES))
-    best = times_in_turn_us([index.hops for index in indexes], seen)
-    sys.stdout.buffer.write(msgspec.json.encode(Holes(*best)))
+    beside = times_in_turn_us([whole.hops, dug.hops], workload.events(events, 3))
+    own = times_in_turn_us([index.hops for index in indexes], workload.events_of_p1(events))
+    sys.stdout.buffer.write(msgspec.json.encode(Holes(*beside, *own)))
 
 
 def _dig(index: Index, instances: range) -> None:

@@ -53,6 +53,8 @@ def matching_table(result: MatchingResult) -> tuple[str, Sequence[str], Rows]:
         ),
         ("decision beside a dispatcher without holes", result.decision_us_without_holes, None),
         (f"... with {result.holes:,} holes", result.decision_us_with_holes, None),
+        ("of the dispatcher's own events, without holes", result.own_decision_us_without_holes, None),
+        ("... half of them in a hole", result.own_decision_us_with_holes, None),
         ("insert one", result.insert_us, None),
         ("remove one", result.remove_us, None),
     ]

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from broker.core import Broker
 from broker.records import Record
+from broker.srt import ANSWERS_MAX
 from broker.transactions.order import RECENT_MAX
 from broker.transactions.wellformed import GOOD_MAX
 from broker.vocabulary import NO_STAMP
@@ -33,7 +34,11 @@ CRASHES = 0.1
 RECORDS = 4
 """Of a client at its broker when it begins: an advertisement and a subscription of each of two spaces."""
 LEAVES = (int, float, str, bytes, type(None), Random)
-LIMITED = {"brokers[].dtx.order._recent": RECENT_MAX, "brokers[].stx._checker._good": GOOD_MAX}
+LIMITED = {
+    "brokers[].dtx.order._recent": RECENT_MAX,
+    "brokers[].stx._checker._good": GOOD_MAX,
+    "brokers[].routing.srt._answers": ANSWERS_MAX,
+}
 """What remembers the past by intention, and how much of it at each broker."""
 
 
