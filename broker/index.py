@@ -139,6 +139,11 @@ class Index:
         entry = self._clients.get(client)
         return [] if entry is None else entry.in_order()
 
+    def newer(self, client: str, stamp: Stamp) -> list[Record]:
+        """A client's records, committed and tagged, with larger stamps, the newest first."""
+        entry = self._clients.get(client)
+        return [] if entry is None else entry.newer(stamp)
+
     def hops(self, event: Event) -> Collection[str]:
         """The hops behind which some client is in, in the committed view."""
         names = tuple(event)

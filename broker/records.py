@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -132,10 +133,17 @@ class Client(Struct, gc=False, eq=False):
         return True
 
     def in_order(self) -> list[Record]:
+        return list(self._sorted().values())
+
+    def newer(self, stamp: Stamp) -> list[Record]:
+        """Those with a larger stamp, from the newest back; the others are not looked at."""
+        return list(takewhile(lambda record: record.stamp > stamp, reversed(self._sorted().values())))
+
+    def _sorted(self) -> dict[Stamp, Record]:
         records = self.records
         if not isinstance(records, dict):
-            return [records]
+            return {records.stamp: records}
         if not self.ordered:
             records = self.records = dict(sorted(records.items()))
             self.ordered = True
-        return list(records.values())
+        return records

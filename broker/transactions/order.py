@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
+from itertools import takewhile
 from operator import itemgetter
 
 from broker.filters import overlaps
@@ -81,7 +82,7 @@ class Order:
         if context.key < self._forgotten:
             return True
         mine = footprint(context.log)
-        passed = [log for key, log in self._recent if key > context.key]
+        passed = [log for _, log in takewhile(lambda one: one[0] > context.key, reversed(self._recent))]
         return any(mine.interferes(footprint(log)) for log in (*passed, *(c.log for c in rivals)))
 
     def _has_newer_records(self, context: Context) -> bool:
@@ -90,8 +91,9 @@ class Order:
         for record, hop in context.view.own:
             if hop != client_hop(record.client):
                 continue
-            others = [*routing.srt.log(record.client, hop), *routing.prt.index.records(record.client)]
-            if any(o.stamp > record.stamp and overlaps(o.filter, record.filter) for o in others):
+            newer = routing.prt.index.newer(record.client, record.stamp)
+            newer += [r for r in routing.srt.log(record.client, hop) if r.stamp > record.stamp]
+            if any(overlaps(other.filter, record.filter) for other in newer):
                 return True
         return False
 
