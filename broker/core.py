@@ -128,19 +128,17 @@ class Broker:
         return Ready(self.site.to_others("", Announce(self.id, self.incarnation, "")), [])
 
     def handle(self, now: float, source: Hop, message: Input) -> Ready:
-        handlers: dict[type, Callable[[str, Any], Ready]]
-        if source in self.neighbours:
-            handlers, name = self._from_broker, source
-        elif is_client(source):
-            handlers, name = self._from_client, name_of(source)
-        else:
-            raise ProtocolError(f"{source} is no neighbour and no client of {self.id}")
-        handler = handlers.get(type(message))
-        if handler is None:
-            raise ProtocolError(f"a {source.partition(':')[0]} does not send {type(message).__name__}")
         self.site.now = now
         srt = self.routing.srt
         changes = srt.changes
+        if source in self.neighbours:
+            handler, name = self._from_broker.get(type(message)), source
+        elif is_client(source):
+            handler, name = self._from_client.get(type(message)), name_of(source)
+        else:
+            raise ProtocolError(f"{source} is no neighbour and no client of {self.id}")
+        if handler is None:
+            raise ProtocolError(f"a {source.partition(':')[0]} does not send {type(message).__name__}")
         ready = handler(name, message)
         if srt.changes != changes and self.stx.open:
             ready += self.stx.pump_all()  # somebody may have waited for that

@@ -57,13 +57,12 @@ class Channel:
             return
         self.outbox, self.outbox_messages = [], 0
         if self._delayed is None:
-            joined = b"".join(pieces)
-            if self.stream is not None and (count == 1 or len(joined) <= MESSAGE_BYTES_MAX):
-                frame = self.link.pass_on(joined, count)
+            if count == 1 and self.stream is not None:
+                frame = self.link.pass_on(pieces[0], 1)
                 if frame is not None:
                     self.stream.write(frame)
             else:
-                self._push(joined, count)
+                self._push(b"".join(pieces), count)
             return
         for piece in pieces if len(pieces) == count else _apart(b"".join(pieces), count):
             self.delayed_bytes += len(piece)

@@ -67,9 +67,14 @@ class Forwarder:
         if peer.waits_for or peer.held.frames:
             if count:
                 peer.held.append(messages, body)
-        elif count == 1:
-            self._process_one(peer, messages[0], body)
-        elif count:
+        elif Publish not in map(type, messages):
+            self._obey(peer, messages, len(body))
+        elif count == 1 and peer.kind == "broker":
+            hops = self._core.routing.wanted_by(messages[0].event)  # type: ignore[union-attr]
+            if hops:
+                self._put(wire.split(body, 1), 1, hops, peer.hop)
+            peer.done(1, len(body))
+        else:
             self._process(peer, messages, body)
 
     def release(self, peer: Peer) -> None:
@@ -113,8 +118,6 @@ class Forwarder:
                 else:
                     self._take(peer, message, place + 1)
                     wanted_by = self._core.routing.wanted_by  # it may have come or gone with a transaction
-                    if self._dirty:
-                        self.flush(peer)  # whoever gets it works on it while we go on
             place = len(messages)
         except ProtocolError as error:
             # What stands before it has been done, and must not be asked for again.
@@ -125,29 +128,27 @@ class Forwarder:
                 self._put(cutter.cut(run_start, place), place - run_start, run_hops, source)
         peer.done(len(messages), len(body))
 
-    def _process_one(self, peer: Peer, message: AnyMessage, body: bytes) -> None:
-        """A message alone in its frame, as most are where nobody is in a hurry: in as few steps as can be."""
-        size = len(body)
-        if size > MESSAGE_BYTES_MAX or (type(message) is Publish and peer.kind == "client"):
-            self._process(peer, [message], body)
-            return
-        if type(message) is Publish:
-            hops = self._core.routing.wanted_by(message.event)
-            if hops:
-                self._put(wire.split(body, 1), 1, hops, peer.hop)
-        else:
-            try:
-                self._take(peer, message, 1)
-            except ProtocolError as error:
-                peer.done(1, 0)
-                raise WireError(str(error)) from error
-        peer.done(1, size)
+    def _obey(self, peer: Peer, messages: Sequence[AnyMessage], byte_count: int) -> None:
+        """A frame without publications."""
+        done = 0
+        try:
+            for message in messages:
+                if done and self._dirty:
+                    self.flush(peer)  # whoever gets it works on it while we go on
+                done += 1
+                self._take(peer, message, done)
+        except ProtocolError as error:
+            peer.done(done, 0)
+            raise WireError(str(error)) from error
+        peer.done(done, byte_count)
 
     def _take(self, peer: Peer, message: AnyMessage, number: int) -> None:
         """The core gets a message, the one of this number among those that have come and are not counted yet."""
         if self._messages is not None and type(message) in TRANSACTION_TYPES:
             self._messages.message("arrived", peer.hop, peer.link.processed + number, message)
-        self.handle(peer.hop, message)
+        self.perform(self._core.handle(self._loop.time(), peer.hop, message))
+        if self._expiry is None:
+            self._watch_lifetimes()
 
     def _put(self, pieces: Sequence[bytes | Raw], count: int, hops: Iterable[Hop], source: Hop = "") -> None:
         """`count` messages into the outbox of every hop but the source."""
@@ -161,6 +162,9 @@ class Forwarder:
 
     def handle(self, source: Hop, message: Input) -> None:
         self.perform(self._core.handle(self._loop.time(), source, message))
+        self._watch_lifetimes()
+
+    def _watch_lifetimes(self) -> None:
         if self._expiry is None and self._core.has_open_transactions:
             self._expiry = self._loop.call_later(EXPIRE_S, self._expire)
 
