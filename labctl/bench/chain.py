@@ -9,7 +9,7 @@ middle. What a program gets that uses the client library at both ends stands bes
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from statistics import median
@@ -188,8 +188,9 @@ def _relay_rate(plan: Plan) -> float:
         return _measure_rate(publisher, subscriber)
 
 
-def relay_trips(plan: Plan) -> dict[str, Any]:
-    common = {"round_trips": plan.round_trips, "payload_bytes": plan.payload_bytes}
+def relay_trips(plan: Plan, frames: Sequence[tuple[str, int]] = ()) -> dict[str, Any]:
+    """Of events, or of these frames (encoded messages in hexadecimal, and how many they are) in turn."""
+    common = {"round_trips": plan.round_trips, "payload_bytes": plan.payload_bytes, "frames": frames}
     with _relay_chain(plan) as (first, last), workers(RELAY, ("echo", {"port": last})) as (echo,):
         echo.wait_ready()
         echo.go()

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from broker import wire
 from broker.transport.stream import Stream
-from broker.wire import Publish
+from broker.wire import Goodbye, Publish
 from labctl.bench import events
 from labctl.bench.meters import RateMeter, TripMeter
 from labctl.bench.workers import Ready, serve
@@ -57,7 +57,7 @@ class Relay:
         out = self._out
         messages = wire.decode(body)
         for message, piece in zip(messages, wire.split(body, len(messages)), strict=True):
-            if type(message) is Publish:
+            if type(message) is not Goodbye:
                 out.append(piece)
 
     def turn_ended(self, stream: Stream) -> None:
@@ -190,8 +190,10 @@ class Pong(Pacer):
 async def ping(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     payload, count = b"x" * arguments["payload_bytes"], arguments["round_trips"]
-    frames = [wire.frame(events.message(number, payload), 1, 1, 0) for number in range(count)]
-    meter = TripMeter(count, lambda number: stream.write(frames[number]))
+    given = [(bytes.fromhex(text), messages) for text, messages in arguments["frames"]]
+    given = given or [(events.message(number, payload), 1) for number in range(count)]
+    frames = [wire.frame(encoded, messages, 1, 0) for encoded, messages in given]
+    meter = TripMeter(count, lambda number: stream.write(frames[number % len(frames)]))
     owner = Pong(meter)
     _, stream = await loop.create_connection(lambda: Stream(owner), "127.0.0.1", arguments["port"])
     await ready({})

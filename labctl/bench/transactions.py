@@ -3,8 +3,9 @@
 One dispatching transaction (ask the dispatcher, who asks an agent and lets go of the instance; publish
 its first step) with E, D and A at the three brokers of a line, each client a process of its own. How
 many link crossings follow one another until the coordinator knows is counted in the simulator, with the
-same cores. One crossing is an eighth of a round trip through three relays that only decode and forward.
-The rounds of all protocols and of the relays take turns; medians are compared.
+same cores. One crossing is an eighth of a round trip through three relays that only decode and forward;
+what they are given are the frames that follow one another in that transaction, in turn. Each protocol's
+rounds take turns with those of its relays; medians are compared.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from broker import wire
 from client.transactions import Frame, Tcm
 from labctl import overlay
 from labctl.bench import chain, roles
 from labctl.bench.workers import workers
-from labctl.simulate.world import SimClient, World
+from labctl.simulate.world import Passage, SimClient, World
 from labctl.topology import Topology
 
 ROLES = "labctl.bench.roles"
@@ -44,7 +46,7 @@ class TransactionResult(Struct, frozen=True):
     """Link crossings one after the other until the coordinator knows."""
     messages: int
     crossing_us: float
-    """Of a bare relay."""
+    """Of a bare relay, with the frames of this protocol."""
     ratio: float
     """p50 by crossings times crossing_us."""
     transactions_per_s: float
@@ -56,6 +58,19 @@ class TransactionResult(Struct, frozen=True):
     """Of the rate of regular events, while ten such transactions a second run beside them."""
 
 
+EncodedFrame = tuple[str, int]
+"""The messages that travel together, in hexadecimal, and how many they are."""
+
+
+class Way(Struct, frozen=True):
+    """What one transaction sends."""
+
+    frames: list[EncodedFrame]
+    """Those that follow one another until the coordinator knows: one for each link crossing."""
+    messages: int
+    """All of them."""
+
+
 def run(
     protocols: Sequence[str] = PROTOCOLS,
     transactions: int = 500,
@@ -64,7 +79,8 @@ def run(
     report: Report = lambda text: None,
 ) -> list[TransactionResult]:
     plan = chain.Plan(round_trips=2000)
-    trips: list[float] = []
+    ways = {protocol: way(protocol) for protocol in protocols}
+    trips: dict[str, list[float]] = {protocol: [] for protocol in protocols}
     figures: dict[str, list[dict[str, float]]] = {protocol: [] for protocol in protocols}
     shares: list[float] = []
     with ExitStack() as stack:
@@ -73,28 +89,32 @@ def run(
         state = stack.enter_context(overlay.running(topology, f"bench-tx-{os.getpid()}"))
         addresses = {broker.id: broker.address for broker in state.brokers}
         for number in range(1, rounds + 1):
-            report(f"round {number} of {rounds}: relays")
-            trips.append(chain.relay_trips(plan)["p50_us"])
             for protocol in protocols:
                 report(f"round {number} of {rounds}: {protocol}")
+                trips[protocol].append(chain.relay_trips(plan, ways[protocol].frames)["p50_us"])
                 figures[protocol].append(measure(addresses, protocol, transactions, f"r{number}"))
             if regular and "s-tx" in protocols:
                 report(f"round {number} of {rounds}: regular events beside s-tx")
                 shares.append(_regular_share(addresses, number))
-    crossing_us = median(trips) / RELAY_CROSSINGS
     return [
-        _result(protocol, figures[protocol], crossing_us, shares if protocol == "s-tx" else [])
+        _result(
+            protocol,
+            ways[protocol],
+            figures[protocol],
+            median(trips[protocol]) / RELAY_CROSSINGS,
+            shares if protocol == "s-tx" else [],
+        )
         for protocol in protocols
     ]
 
 
 def _result(
-    protocol: str, rounds: list[dict[str, float]], crossing_us: float, shares: list[float]
+    protocol: str, way: Way, rounds: list[dict[str, float]], crossing_us: float, shares: list[float]
 ) -> TransactionResult:
     def middle(name: str) -> float:
         return median(figures[name] for figures in rounds)
 
-    crossings, messages = count(protocol)
+    crossings = len(way.frames)
     products = [figures["transactions_per_s"] * figures["mean_us"] / 1e6 for figures in rounds]
     return TransactionResult(
         protocol=protocol,
@@ -102,7 +122,7 @@ def _result(
         p99_us=round(middle("p99_us"), 1),
         mean_us=round(middle("mean_us"), 1),
         crossings=crossings,
-        messages=messages,
+        messages=way.messages,
         crossing_us=round(crossing_us, 1),
         ratio=round(middle("p50_us") / (crossings * crossing_us), 2),
         transactions_per_s=round(middle("transactions_per_s"), 1),
@@ -154,9 +174,9 @@ def _regular_share(addresses: dict[str, str], number: int) -> float:
     return beside / median((alone, again))
 
 
-def count(protocol: str) -> tuple[int, int]:
-    """Sequential link crossings and messages of one transaction, from the simulator: every link takes as long."""
-    world = World(LINE, latency=lambda random, source, target: LINK_S)
+def way(protocol: str) -> Way:
+    """From the simulator, where every link takes as long: what one transaction sends, and what follows what."""
+    world = World(LINE, latency=lambda random, source, target: LINK_S, traces=True)
 
     async def on_tcm(client: SimClient, tcm: Tcm, frame: Frame) -> None:
         await roles.react(client.client_id, tcm, frame)
@@ -166,6 +186,7 @@ def count(protocol: str) -> tuple[int, int]:
     for client in clients:
         world.complete(roles.settle_in(client, client.client_id))
     began, messages = world.now, world.messages
+    world.passages.clear()
     ended: list[float] = []
 
     async def once() -> None:
@@ -173,4 +194,20 @@ def count(protocol: str) -> tuple[int, int]:
         ended.append(world.now)
 
     world.complete(once())
-    return round((ended[0] - began) / LINK_S), world.messages - messages
+    crossings = round((ended[0] - began) / LINK_S)
+    return Way(_backwards(world.passages, began, crossings, clients[0].hop), world.messages - messages)
+
+
+def _backwards(passages: Sequence[Passage], began: float, crossings: int, node: str) -> list[EncodedFrame]:
+    """From what tells `node` that it is over back to what it began with: the largest of what could be waited for."""
+    together: dict[tuple[int, str], dict[str, list[bytes]]] = {}
+    for passage in passages:
+        arrival = round((passage.arrived - began) / LINK_S), passage.target
+        sources = together.setdefault(arrival, {})
+        sources.setdefault(passage.source, []).append(wire.encode(passage.message))
+    found: list[EncodedFrame] = []
+    for crossing in range(crossings, 0, -1):
+        sources = together[crossing, node]
+        node = max(sources, key=lambda source: len(b"".join(sources[source])))
+        found.insert(0, (b"".join(sources[node]).hex(), len(sources[node])))
+    return found
