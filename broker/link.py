@@ -68,9 +68,7 @@ class Link:
 
     def pass_on(self, messages: bytes, count: int) -> bytes | None:
         """Like `push` and `take`, in one step where nothing waits: the frame, or None if it had to be queued."""
-        if (
-            self.pending or self.queue_bytes >= self.window_bytes
-        ):  # without anything pending, all is under way
+        if self.pending or self.queue_bytes >= self.window_bytes:  # if nothing is pending, all is under way
             self.push(messages, count)
             return None
         size = len(messages)

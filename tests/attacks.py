@@ -10,6 +10,7 @@ import msgspec
 from broker import wire
 from broker.filters import make_filter
 from broker.limits import Limits
+from broker.txmessages import Planned, Step
 from broker.wire import (
     BODY_BYTES_MAX,
     HEADER,
@@ -274,6 +275,17 @@ async def oversized_message(peer: RawPeer) -> str:
     pairs = b"\xa1n\x01" * (MESSAGE_BYTES_MAX // 3 + 1)
     event = b"\xdf" + (len(pairs) // 3).to_bytes(4, "big") + pairs
     await peer.send(frame_of(b"\x91\x94\x0a\x01" + event + b"\xc4\x00", 1))
+    return await told(peer)
+
+
+@attack("protocol")
+async def oversized_plan(peer: RawPeer) -> str:
+    """A message without an event: on its way to the next broker it would outgrow the frame."""
+    client = f"planner-{peer.random.random()}"
+    life = await peer.join(client)
+    step = Planned(2, "pub", "D", event={"n": 1}, payload=bytes(1000))
+    plan = Planned(1, "tcm", client, target="D", nested=(step,) * (MESSAGE_BYTES_MAX // 1000))
+    await peer.say(Step(f"{client}/{life}/1", client, False, plan, ()), first=1)
     return await told(peer)
 
 

@@ -92,11 +92,13 @@ class RawPeer:
         assert isinstance(welcome, Welcome), welcome
         return welcome
 
-    async def join(self, name: str) -> None:
-        """Greet as a client, and wait until the overlay has let it in."""
-        await self.greet(hello(name))
+    async def join(self, name: str) -> int:
+        """Greet as a client, and wait until the overlay has let it in; its incarnation."""
+        greeting = hello(name)
+        await self.greet(greeting)
         while not any(isinstance(message, wire.Joined) for message in await self.frame() or ()):
             pass
+        return greeting.incarnation
 
     def reset(self) -> None:
         """Close with RST instead of FIN."""

@@ -58,7 +58,7 @@ class Channel:
         self.outbox, self.outbox_messages = [], 0
         if self._delayed is None:
             if count == 1 and self.stream is not None:
-                frame = self.link.pass_on(pieces[0], 1)
+                frame = self.link.pass_on(b"".join(pieces), 1)
                 if frame is not None:
                     self.stream.write(frame)
             else:

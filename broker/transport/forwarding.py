@@ -1,6 +1,8 @@
 """What arrives on links goes through the core, and on to its destinations.
 
-Whatever a read leads to is gathered per destination and written at the end of that turn of the loop.
+Whatever a read leads to is gathered per destination and written at the end of that turn of the loop; but
+what a message other than a publication leads to leaves before the next one of its frame is taken, so that
+its receivers work while we do.
 Publications take the short cut of `Routing.wanted_by` and travel as the bytes they came as. A source
 whose destination is full waits (`broker.transport.peer`).
 """
@@ -67,7 +69,7 @@ class Forwarder:
         if peer.waits_for or peer.held.frames:
             if count:
                 peer.held.append(messages, body)
-        elif Publish not in map(type, messages):
+        elif Publish not in map(type, messages) and len(body) <= MESSAGE_BYTES_MAX:
             self._obey(peer, messages, len(body))
         elif count == 1 and peer.kind == "broker":
             hops = self._core.routing.wanted_by(messages[0].event)  # type: ignore[union-attr]
