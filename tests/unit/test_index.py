@@ -323,3 +323,11 @@ def test_a_filter_of_a_new_shape_among_known_ones_is_found_by_events_seen_before
     index.add(record("sub", "c4", 3, narrow), CLIENTS["c4"])
     assert set(index.hops({"a": 5})) == {"east"}
     assert set(index.hops({"a": 5, "b": 5})) == {"north", "east"}
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3, 4), (3, 1, 4, 2)], ids=["in order", "out of order"])
+def test_a_clients_newer_records_are_found_from_the_newest_back(order: tuple[int, ...]) -> None:
+    index = filled(*(record("sub", "c1", number, {"a": number}) for number in order))
+    assert [each.stamp for each in index.newer("c1", stamp(2))] == [stamp(4), stamp(3)]
+    assert index.newer("c1", stamp(4)) == []
+    assert index.newer("nobody", stamp(0)) == []
