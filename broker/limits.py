@@ -57,14 +57,13 @@ def check_publication(event: Event, payload: bytes, limits: Limits) -> None:
     if len(payload) > limits.payload_bytes_max:
         raise LimitExceeded(f"a payload of {len(payload)} bytes; the limit is {limits.payload_bytes_max}")
     for name, value in event.items():
-        kind = type(value)
-        if kind is str:
-            good = len(value) <= longest  # type: ignore[arg-type]
-        elif kind is int:
-            good = INTEGER_MIN <= value <= INTEGER_MAX  # type: ignore[operator]
+        if type(value) is str:
+            good = len(value) <= longest
+        elif type(value) is int:
+            good = INTEGER_MIN <= value <= INTEGER_MAX
         else:
-            good = kind is float and value == value  # noqa: PLR0124 (not NaN)
-        if not good or type(name) is not str or not 0 < len(name) <= longest:
+            good = type(value) is float and value == value  # noqa: PLR0124 (not NaN)
+        if not good or not name or type(name) is not str or len(name) > longest:
             _explain(name, value, limits)
 
 

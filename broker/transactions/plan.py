@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct, field
@@ -60,8 +59,9 @@ class Open(Struct, eq=False):
         self.owed.clear()
 
 
-def numbers_in(planned: Planned) -> Iterator[int]:
+def numbers_in(planned: Planned) -> list[int]:
     """Of a step and all that is nested in it."""
-    yield planned.step
+    found = [planned.step]
     for nested in planned.nested:
-        yield from numbers_in(nested)
+        found += numbers_in(nested)
+    return found

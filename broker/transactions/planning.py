@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from broker.boxes import contains
 from broker.hops import Hop
@@ -11,18 +11,26 @@ from broker.transactions.plan import Open
 from broker.txmessages import Before, Planned
 
 
-def faults_in(site: Site, planned: Planned, before: list[Before]) -> Iterator[str]:
-    """Go through a step and what is nested in it, in order; `before` grows by what was seen."""
-    hop = site.hop_to(planned.client)
+def fault_in(site: Site, planned: Planned, before: list[Before]) -> str:
+    """What is wrong with a step, or with what is nested in it, in order; empty: nothing.
+
+    `before` grows by the advertisements that were seen.
+    """
+    kind, hops = planned.kind, site.crt.hops
+    hop = hops.get(planned.client)
     if hop is None:
-        yield f"there is no client {planned.client}"
-    elif planned.kind == "pub" and not _may_publish(site, planned, hop, before):
-        yield f"{planned.event} is outside what {planned.client} advertises"
-    if planned.kind == "tcm" and site.hop_to(planned.target) is None:
-        yield f"there is no client {planned.target}"
-    before.append(Before(planned.step, planned.kind, planned.client, planned.filter))
+        return f"there is no client {planned.client}"
+    if kind == "tcm" and planned.target not in hops:
+        return f"there is no client {planned.target}"
+    if kind == "pub" and not _may_publish(site, planned, hop, before):
+        return f"{planned.event} is outside what {planned.client} advertises"
+    if kind == "adv":
+        before.append(Before(planned.step, kind, planned.client, planned.filter))
     for nested in planned.nested:
-        yield from faults_in(site, nested, before)
+        fault = fault_in(site, nested, before)
+        if fault:
+            return fault
+    return ""
 
 
 def _may_publish(site: Site, planned: Planned, hop: Hop, before: Iterable[Before]) -> bool:

@@ -44,7 +44,8 @@ class Registry:
 
     def has_too_many(self, client: str, message: Step | StepPrepare | StepCommit) -> bool:
         """Whether this would be one transaction more than a coordinator may have open."""
-        if client != message.coordinator or message.tx in self.open:
+        is_crowded = len(self.open) >= self._site.limits.transactions_max
+        if not is_crowded or client != message.coordinator or message.tx in self.open:
             return False
         is_new = self._number(client, message.tx) > self._site.joined_guest(client).plans
         own = sum(state.is_home and state.coordinator == client for state in self.open.values())

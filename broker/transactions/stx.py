@@ -20,7 +20,7 @@ from broker.hops import Hop, client_hop, is_client, name_of
 from broker.records import Record
 from broker.site import ProtocolError, Ready, Site
 from broker.transactions.plan import Open, numbers_in
-from broker.transactions.planning import faults_in, waits
+from broker.transactions.planning import fault_in, waits
 from broker.transactions.registry import Registry
 from broker.transactions.steps import Steps
 from broker.transactions.wellformed import RECORD_KINDS, Checker
@@ -81,7 +81,7 @@ class Stx:
         self._checker.check_step(planned, message.before)
         if planned.client != client:
             raise ProtocolError(f"{client} sent a step of {planned.client}")
-        if message.tx not in self.open and self._registry.has_too_many(client, message):
+        if self._registry.has_too_many(client, message):
             return self._registry.refuse(client, message.tx)
         state = self._registry.state_for(client, message.tx, message.coordinator)
         if state is None or state.status != "active":
@@ -104,7 +104,7 @@ class Stx:
         planned, client = message.planned, message.planned.client
         owed = state.owed.get(client, ())
         if client == message.coordinator and all(planned.step != other.step for other in owed):
-            return next(faults_in(self._site, planned, list(message.before)), "")
+            return fault_in(self._site, planned, list(message.before))
         if planned not in owed:
             raise ProtocolError(f"{client} was not asked for step {planned.step} of {message.tx}")
         return ""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
 from broker.filters import Event, Filter, FilterError
 from broker.limits import LimitExceeded, Limits, check_filter_within, check_publication
 from broker.site import ProtocolError
-from broker.txmessages import Before, Planned
+from broker.txmessages import Before, Planned, StepKind
 
 NESTING_MAX = 16
 GOOD_MAX = 1024
 RECORD_KINDS = frozenset({"adv", "uadv", "sub", "usub"})
 
-ONLY_RECORDS_HAVE_FILTERS = "of the steps of a plan, only those that change a table have a filter"
+FITTING = {kind: (kind in RECORD_KINDS, kind == "pub", kind == "tcm") for kind in get_args(StepKind)}
+"""Whether a step of each kind has a filter, an event, something nested."""
+MISFIT = "in a plan a change of a table has a filter, a publication an event, and a tcm asks for something"
 
 
 class Checker:
@@ -32,22 +35,18 @@ class Checker:
         for earlier in before:
             filter_ = earlier.filter
             if (earlier.kind in RECORD_KINDS) != (filter_ is not None):
-                raise ProtocolError(ONLY_RECORDS_HAVE_FILTERS)
+                raise ProtocolError(MISFIT)
             if filter_ is not None and filter_ not in good:
                 self._check_filter(filter_)
 
     def _check_planned(self, planned: Planned, depth: int) -> None:
-        kind, filter_, event, nested = planned.kind, planned.filter, planned.event, planned.nested
+        filter_, event, nested = planned.filter, planned.event, planned.nested
         if planned.step < 1:
             raise ProtocolError("the steps of a plan are numbered from 1")
-        if (kind in RECORD_KINDS) != (filter_ is not None):
-            raise ProtocolError(ONLY_RECORDS_HAVE_FILTERS)
-        if (kind == "pub") != (event is not None):
-            raise ProtocolError("of the steps of a plan, publications have an event and others do not")
-        if (kind == "tcm") != bool(nested):
-            raise ProtocolError("of the steps of a plan, each tcm asks for something and others do not")
         if depth > NESTING_MAX:
             raise ProtocolError(f"a plan with more than {NESTING_MAX} levels")
+        if FITTING[planned.kind] != (filter_ is not None, event is not None, bool(nested)):
+            raise ProtocolError(MISFIT)
         if filter_ is not None:
             if filter_ not in self._good:
                 self._check_filter(filter_)
