@@ -23,6 +23,7 @@ from broker.wire import (
     PROTOCOL_VERSION,
     Accepted,
     AnyMessage,
+    Goodbye,
     Hello,
     Joined,
     Kind,
@@ -34,9 +35,11 @@ from broker.wire import (
 )
 from labctl.bench import events
 from labctl.bench.meters import RateMeter, TripMeter
-from labctl.bench.workers import Ready, serve
+from labctl.bench.workers import BenchError, Ready, serve
 
 SILENCE_S = 60.0
+ANSWER_S_MAX = 10.0
+ANSWERS = frozenset({Joined, Accepted, Settled})
 
 
 class BareClient:
@@ -45,6 +48,9 @@ class BareClient:
         self._on_messages = on_messages
         self.channel = Channel(name, Delay(), SILENCE_S)
         self._answered = asyncio.Event()
+        self._asks = "to be let in"
+        """What is asked at present; empty: nothing."""
+        self._refusal = ""
         self.room = asyncio.Event()
 
     async def connect(self, where: str) -> None:
@@ -53,12 +59,14 @@ class BareClient:
         await self._answer()  # joined
 
     async def request(self, kind: Kind, **constraints: Any) -> None:
-        self.channel.send(Request(1, kind, make_filter(constraints)))
-        self.channel.flush()
-        await self._answer()
+        await self._ask(Request(1, kind, make_filter(constraints)))
 
     async def settle(self) -> None:
-        self.channel.send(Settle(self._name, 1))
+        await self._ask(Settle(self._name, 1))
+
+    async def _ask(self, question: Request | Settle) -> None:
+        self._asks = f"{question}"
+        self.channel.send(question)
         self.channel.flush()
         await self._answer()
 
@@ -79,8 +87,14 @@ class BareClient:
             self.channel.stream.write(frame)
 
     async def _answer(self) -> None:
-        await asyncio.wait_for(self._answered.wait(), 10)
+        try:
+            await asyncio.wait_for(self._answered.wait(), ANSWER_S_MAX)
+        except TimeoutError:
+            self._refusal = f"no answer within {ANSWER_S_MAX:g} s"
         self._answered.clear()
+        if self._refusal:
+            raise BenchError(f"{self._name} asked {self._asks}: {self._refusal}")
+        self._asks = ""
 
     # The owner's side of a stream
 
@@ -93,13 +107,16 @@ class BareClient:
             for message in messages:
                 if isinstance(message, Welcome):
                     self.channel.attach(stream, message.received)
+                elif isinstance(message, Goodbye):
+                    self._refusal = message.reason
+                    self._answered.set()
             return
         if self.channel.link.accept(first, processed, len(messages)):
             self.channel.pump()
             self.room.set()
         if messages:
-            if isinstance(messages[0], (Joined, Accepted, Settled)):
-                self._answered.set()
+            if self._asks and ANSWERS.intersection(map(type, messages)):
+                self._answered.set()  # the answer may stand behind something that came with it
             self._on_messages(messages)
             self.channel.done(len(messages), len(body))
 
