@@ -7,7 +7,7 @@ when at least one client behind it does.
 What clients want lies in one table. What a client took back (its holes) lies in a table of its own
 (`broker.holes`), which is asked only when the client would otherwise be in; so a client without holes
 never pays for them, and one with a million pays for one more look-up. Records of undecided transactions are in
-neither: each transaction has a short list, which is read from end to end.
+neither: each transaction has a short list, and a third table has what all of these want.
 
 Pure: no I/O, no clock. `broker.table` and `broker.boxes` find records; this module decides.
 """
@@ -53,6 +53,8 @@ class Index:
         self._clients: dict[str, Client] = {}
         self._hops: dict[str, Hop] = {}
         self._tagged: dict[str, list[Record]] = {}
+        self._undecided = Table()
+        """What undecided transactions want: so an event learns with one look whether it concerns any of them."""
         self._answers: dict[tuple[str, ...], Home] = {}
         """What crowds answer while nobody's first hole comes and nobody's last one goes."""
         self._in_doubt = Home("", "", (), Few())
@@ -87,6 +89,8 @@ class Index:
             self._file(record, home)
         else:
             self._tagged.setdefault(record.tag, []).append(record)
+            if record.positive:
+                self._undecided.add(record)
 
     def remove(self, record: Record) -> None:
         client = self._clients[record.client]
@@ -119,6 +123,8 @@ class Index:
         """A transaction's records join the committed view."""
         records = self._tagged.pop(tag, [])
         for record in records:
+            if record.positive:
+                self._undecided.remove(record)
             record.tag = None
             self._file(record, self._clients[record.client].home)
         return records
@@ -187,6 +193,10 @@ class Index:
                 if hole is None or hole.stamp < record.stamp:
                     found.add(hop)
         return found
+
+    def is_undecided(self, event: Event) -> bool:
+        """Whether an undecided transaction subscribes to the event."""
+        return self._undecided.has_any(event, tuple(event))
 
     def tagged(self, tag: str | None = None) -> Iterator[tuple[Record, str]]:
         """The records of one undecided transaction, or of all, each with its client's hop."""
@@ -313,6 +323,8 @@ class Index:
 
     def _untag(self, record: Record) -> None:
         assert record.tag is not None
+        if record.positive:
+            self._undecided.remove(record)
         own = self._tagged[record.tag]
         own.remove(record)
         if not own:

@@ -183,7 +183,10 @@ class Routing:
                 yield record, hop
 
     def _hops_beside_tagged(self, event: Event) -> Collection[Hop]:
-        return self.prt.index.hops_with(self._seen(), event)
+        index = self.prt.index
+        if index.is_undecided(event):
+            return index.hops_with(self._seen(), event)
+        return index.hops(event)
 
     def _count_tag(self, record: Record, change: int) -> None:
         if record.tag is None:

@@ -14,10 +14,12 @@ from labctl.bench.meters import WARM_UP_SHARE, percentiles_us
 from labctl.bench.workers import Ready, serve
 
 TRIES_MAX = 10
+DISPATCHED = "dispatched"
+"""The process of transactions; regular events beside them are of another, or their ends would take part."""
 
 
 def instance(text: str) -> dict[str, str]:
-    return {"process": "p1", "instance": text}
+    return {"process": DISPATCHED, "instance": text}
 
 
 def control(client: str) -> dict[str, str]:
@@ -52,13 +54,13 @@ async def react(client: str, tcm: Tcm, frame: Frame) -> None:
 async def settle_in(session: Any, client: str) -> None:
     """What each of them advertises and subscribes to before the first transaction."""
     if client == "E":
-        await session.advertise({"process": "p1"})
+        await session.advertise({"process": DISPATCHED})
     if client != "A":
         await session.advertise({"process": "control"})
     if client != "E":
         await session.subscribe(control(client))
     if client == "D":
-        await session.subscribe({"process": "p1"})
+        await session.subscribe({"process": DISPATCHED})
     await session.settled()
 
 
