@@ -18,7 +18,7 @@ from broker.transactions.dtx import Dtx
 from broker.transactions.operations import Operations
 from broker.transactions.stx import Stx
 from broker.wire import Operation
-from tests.mutations.patching import replace
+from tests.mutations.patching import always, replace
 
 
 class Arrival(tuple[Any, ...]):
@@ -160,6 +160,7 @@ def others_see_what_may_not_be_taken_back(patch: pytest.MonkeyPatch) -> None:
                 yield record, hop
 
     replace(patch, Routing, "_seen", seen)
+    always(patch, Index, "is_undecided", lambda: True)
 
 
 def steps_see_what_comes_after_them(patch: pytest.MonkeyPatch) -> None:

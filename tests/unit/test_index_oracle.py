@@ -49,6 +49,8 @@ def agree(index: Index, oracle: Oracle, event: Event) -> None:
     for client in CLIENTS:
         assert index.subscribed(client, event) == oracle.subscribed(client, event), (client, event)
         assert index.subscribed(client, event, "t1") == oracle.subscribed(client, event, "t1")
+    undecided = any(r.tag is not None and r.positive and r.filter.matches(event) for r in oracle.records)
+    assert index.is_undecided(event) == undecided, event
 
 
 @contextmanager
