@@ -53,7 +53,7 @@ class Index:
         self._clients: dict[str, Client] = {}
         self._hops: dict[str, Hop] = {}
         self._tagged: dict[str, list[Record]] = {}
-        self._undecided = Table()
+        self.undecided = Table()
         """What undecided transactions want: so an event learns with one look whether it concerns any of them."""
         self._answers: dict[tuple[str, ...], Home] = {}
         """What crowds answer while nobody's first hole comes and nobody's last one goes."""
@@ -90,7 +90,7 @@ class Index:
         else:
             self._tagged.setdefault(record.tag, []).append(record)
             if record.positive:
-                self._undecided.add(record)
+                self.undecided.add(record)
 
     def remove(self, record: Record) -> None:
         client = self._clients[record.client]
@@ -124,7 +124,7 @@ class Index:
         records = self._tagged.pop(tag, [])
         for record in records:
             if record.positive:
-                self._undecided.remove(record)
+                self.undecided.remove(record)
             record.tag = None
             self._file(record, self._clients[record.client].home)
         return records
@@ -196,7 +196,7 @@ class Index:
 
     def is_undecided(self, event: Event) -> bool:
         """Whether an undecided transaction subscribes to the event."""
-        return self._undecided.has_any(event, tuple(event))
+        return self.undecided.has_any(event, tuple(event))
 
     def tagged(self, tag: str | None = None) -> Iterator[tuple[Record, str]]:
         """The records of one undecided transaction, or of all, each with its client's hop."""
@@ -324,7 +324,7 @@ class Index:
     def _untag(self, record: Record) -> None:
         assert record.tag is not None
         if record.positive:
-            self._undecided.remove(record)
+            self.undecided.remove(record)
         own = self._tagged[record.tag]
         own.remove(record)
         if not own:

@@ -20,6 +20,7 @@ from broker.hops import Hop, Sends, broker_hop, client_hop
 from broker.prt import PRT
 from broker.records import Record, RoutingError
 from broker.srt import SRT
+from broker.table import NOWHERE_TO_ASK
 from broker.wire import Forget, Operation, Stamp
 
 __all__ = ["PRT", "SRT", "Hop", "Routing", "RoutingError", "Sends", "broker_hop", "client_hop"]
@@ -42,7 +43,8 @@ class Routing:
         self._records_max = records_max
         self.srt = SRT(overlap)
         self.prt = PRT(overlap)
-        self.wanted_by = self.prt.index.hops
+        self._undecided_plans = self.prt.index.undecided.plans
+        self.wanted_by = self._hops = self.prt.index.hops
         """The hops with a subscriber to an event, where it came from included. The hot path."""
         self.unfinished: Sequence[Sized] = ()
         """Where open transactions are kept; the broker tells."""
@@ -183,10 +185,11 @@ class Routing:
                 yield record, hop
 
     def _hops_beside_tagged(self, event: Event) -> Collection[Hop]:
-        index = self.prt.index
-        if index.is_undecided(event):
-            return index.hops_with(self._seen(), event)
-        return index.hops(event)
+        names = tuple(event)
+        plan = self._undecided_plans.get(names) or self._undecided_plans[names]
+        if plan is not NOWHERE_TO_ASK and self.prt.index.is_undecided(event):
+            return self.prt.index.hops_with(self._seen(), event)
+        return self._hops(event)
 
     def _count_tag(self, record: Record, change: int) -> None:
         if record.tag is None:

@@ -77,6 +77,8 @@ Step = tuple[Callable[[Event], Key], FindCell | None, FindPile | None]
 """How to take a key out of an event, and what to look up by it: one key serves two groups."""
 Plan = tuple[tuple[Step, ...], tuple[Pile, ...]]
 """The look-ups, and the piles of those that require no value: they are in question for every event."""
+NOWHERE_TO_ASK: Plan = ((), ())
+"""For events with names that no filter of the table can do with."""
 
 
 class ExactGroup:
@@ -192,7 +194,8 @@ class Plans(dict[Names, Plan]):
         ranged = [group for group in groups if isinstance(group, RangedGroup)]
         # Where the most records are now, all hops are found the soonest.
         ranged.sort(key=lambda group: -group.records)
-        plan = self[names] = _steps(exact, ranged), tuple(g.piles[()] for g in ranged if not g.equal)
+        steps, piles = _steps(exact, ranged), tuple(g.piles[()] for g in ranged if not g.equal)
+        plan = self[names] = (steps, piles) if steps or piles else NOWHERE_TO_ASK
         return plan
 
 

@@ -36,4 +36,4 @@ def assert_nothing_left(index: Index) -> None:
         assert not getattr(index, name), name
     assert set(index._plans.values()) <= {((), ())}
     assert not index._wanted
-    assert not index._undecided
+    assert not index.undecided

@@ -9,6 +9,7 @@ import pytest
 
 from broker import routing as routing_module
 from broker.core import Broker
+from broker.filters import Event
 from broker.index import Index
 from broker.records import Record
 from broker.routing import Routing, operation
@@ -18,7 +19,7 @@ from broker.transactions.dtx import Dtx
 from broker.transactions.operations import Operations
 from broker.transactions.stx import Stx
 from broker.wire import Operation
-from tests.mutations.patching import always, replace
+from tests.mutations.patching import replace
 
 
 class Arrival(tuple[Any, ...]):
@@ -160,7 +161,11 @@ def others_see_what_may_not_be_taken_back(patch: pytest.MonkeyPatch) -> None:
                 yield record, hop
 
     replace(patch, Routing, "_seen", seen)
-    always(patch, Index, "is_undecided", lambda: True)
+
+    def beside(_: Any, self: Routing, event: Event) -> Any:
+        return self.prt.index.hops_with(self._seen(), event)
+
+    replace(patch, Routing, "_hops_beside_tagged", beside)
 
 
 def steps_see_what_comes_after_them(patch: pytest.MonkeyPatch) -> None:
