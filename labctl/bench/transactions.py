@@ -160,7 +160,11 @@ def _regular_share(addresses: dict[str, str], number: int) -> float:
     """Regular events through the chain with transactions beside them, by those without."""
     plan = chain.Plan(events=150_000)
     line = [addresses[name] for name in ("b1", "b2", "b3")]
-    alone = chain.broker_rate(plan, chain.BARE, line)
+
+    def rates(count: int) -> list[float]:
+        return [chain.broker_rate(plan, chain.BARE, line) for _ in range(count)]
+
+    alone = rates(2)
     participants = [
         ("participant", {"address": addresses[HOMES[client]], "client": client}) for client in ("D", "A")
     ]
@@ -169,9 +173,8 @@ def _regular_share(addresses: dict[str, str], number: int) -> float:
         for member in members:
             member.wait_ready()
             member.go()
-        beside = chain.broker_rate(plan, chain.BARE, line)
-    again = chain.broker_rate(plan, chain.BARE, line)
-    return beside / median((alone, again))
+        beside = rates(4)
+    return median(beside) / median(alone + rates(2))
 
 
 def way(protocol: str) -> Way:
