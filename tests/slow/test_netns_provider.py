@@ -59,6 +59,21 @@ def test_a_second_provision_creates_nothing_and_a_larger_one_only_what_is_missin
     assert [host for host in hosts if host["name"] != "broker-2"] == first
 
 
+def test_the_bridge_keeps_its_hardware_address_whatever_is_plugged_in(command: Command) -> None:
+    """Or what a host was sending to it is lost, and all that follows until the host asks for the new one."""
+    provision(command)
+    [bridge] = [name for name in ip("link", "show", "type", "bridge") if name.startswith("lb")]
+    address = Path("/sys/class/net", bridge, "address")
+    before = address.read_text()
+    lowest = "02:00:00:00:00:01"
+    subprocess.run(["ip", "link", "add", "lvlowest", "address", lowest, "type", "veth"], check=True)
+    try:
+        subprocess.run(["ip", "link", "set", "lvlowest", "master", bridge, "up"], check=True)
+        assert address.read_text() == before
+    finally:
+        subprocess.run(["ip", "link", "delete", "lvlowest"], check=True)
+
+
 def test_what_merely_looks_like_the_labs_survives(command: Command) -> None:
     provision(command)
     subprocess.run(["ip", "netns", "add", "labctl-ffffffffffffffff"], check=True)

@@ -49,8 +49,10 @@ def addresses(cidr: str, count: int) -> tuple[str, list[str]]:
 
 
 def make_bridge(name: str, address: str, prefix: int) -> list[Command]:
+    """With a hardware address that stays. Otherwise it would be the lowest of what is plugged in; when another
+    host came or went, answers that were on their way to the old one would be lost, for half a minute."""
     return [
-        ["ip", "link", "add", name, "type", "bridge"],
+        ["ip", "link", "add", name, "address", hardware_address(address), "type", "bridge"],
         ["ip", "address", "add", f"{address}/{prefix}", "dev", name],
         ["ip", "link", "set", name, "up"],
     ]
