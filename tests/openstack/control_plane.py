@@ -46,6 +46,9 @@ WSGI = {
 }
 DRIVER = "[neutron.ml2.mechanism_drivers]\nlabctl_tests = lab_binding:BindEverything\n"
 
+THREADS = {"placement": "1"}
+"""Two claims at once of what only one can have are both granted now and then: when Placement tries again after a
+conflict, it counts what was used before it began."""
 START_S = 120.0
 """For one program to become ready; a busy machine takes three times as long as a quiet one."""
 SCHEMA_S = 300.0
@@ -280,8 +283,8 @@ def _start_api(plane: ControlPlane, services: Services, service: str) -> None:
     command: list[str | Path] = [plane.places.program("uwsgi")]
     command += ["--http-socket", f"127.0.0.1:{plane.places.ports[service]}"]
     command += ["--module", f"{WSGI[service]}:application", "--need-app", "--lazy-apps", "--master"]
-    command += ["--processes", "1", "--threads", "4", "--enable-threads", "--die-on-term"]
-    command += ["--buffer-size", "65535", "--http-chunked-input", "--disable-logging"]
+    command += ["--processes", "1", "--threads", THREADS.get(service, "4"), "--enable-threads"]
+    command += ["--die-on-term", "--buffer-size", "65535", "--http-chunked-input", "--disable-logging"]
     # It closes connections without saying so, which the other side takes for an error.
     command += ["--add-header", "Connection: close"]
     services.start(service, command)

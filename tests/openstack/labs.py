@@ -76,6 +76,9 @@ class User:
             text=True,
         )
 
+    def labs(self) -> list[str]:
+        return [path.parent.name for path in self._labs.glob("*/lab.json")]
+
     def state(self, lab: str = "default") -> Any:
         return json.loads(self._state_file(lab).read_text())
 
@@ -85,7 +88,11 @@ class User:
         self._state_file(lab).write_text(json.dumps({**state, "expires_at_s": state["created_at_s"]}))
 
     def _state_file(self, lab: str) -> Path:
-        return self.home / "labctl" / "labs" / lab / "lab.json"
+        return self._labs / lab / "lab.json"
+
+    @property
+    def _labs(self) -> Path:
+        return self.home / "labctl" / "labs"
 
 
 def inventory(plane: ControlPlane) -> dict[str, set[str]]:

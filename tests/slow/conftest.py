@@ -45,15 +45,22 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @pytest.fixture
-def new_user(control_plane: ControlPlane, tmp_path: Path) -> Callable[[str], User]:
-    """A member of the cloud's project with an empty home."""
+def new_user(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[[str], User]]:
+    """A member of the cloud's project with an empty home. What a test that failed has left goes with it: others
+    need the room."""
+    users: list[User] = []
 
     def make(name: str) -> User:
         home = tmp_path / name
         home.mkdir()
-        return User(home, control_plane.clouds_file)
+        users.append(User(home, control_plane.clouds_file))
+        return users[-1]
 
-    return make
+    yield make
+    for user in users:
+        user.clouds = control_plane.clouds_file
+        for lab in user.labs():
+            user.labctl("destroy", "--lab", lab)
 
 
 @pytest.fixture
