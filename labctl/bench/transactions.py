@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from msgspec import Struct
@@ -32,6 +32,8 @@ LINE = (("b1", "b2"), ("b2", "b3"))
 HOMES = {"E": "b1", "D": "b2", "A": "b3"}
 RELAY_CROSSINGS = 8
 REGULAR_TX_PER_S = 10
+REGULAR_TURNS = 4
+"""In a round."""
 LINK_S = 1e-3
 
 Report = Callable[[str], None]
@@ -56,6 +58,8 @@ class TransactionResult(Struct, frozen=True):
     """Tries that were in conflict with something else, such as a client that was just leaving; tried again."""
     regular_share: float | None = None
     """Of the rate of regular events, while ten such transactions a second run beside them."""
+    regular_shares: list[float] = []
+    """The single ones, of which that is the median."""
 
 
 EncodedFrame = tuple[str, int]
@@ -95,7 +99,7 @@ def run(
                 figures[protocol].append(measure(addresses, protocol, transactions, f"r{number}"))
             if regular and "s-tx" in protocols:
                 report(f"round {number} of {rounds}: regular events beside s-tx")
-                shares.append(_regular_share(addresses, number))
+                shares += _regular_shares(addresses, number)
     return [
         _result(
             protocol,
@@ -129,6 +133,7 @@ def _result(
         throughput_times_latency=round(median(products), 3),
         aborted=int(sum(figures["aborted"] for figures in rounds)),
         regular_share=round(median(shares), 3) if shares else None,
+        regular_shares=[round(share, 3) for share in sorted(shares)],
     )
 
 
@@ -156,25 +161,27 @@ def measure(
             return engine.result()
 
 
-def _regular_share(addresses: dict[str, str], number: int) -> float:
-    """Regular events through the chain with transactions beside them, by those without."""
-    plan = chain.Plan(events=150_000)
+def _regular_shares(addresses: dict[str, str], number: int) -> list[float]:
+    """Regular events through the chain with transactions beside them, each time by those before and after: the
+    machine changes its pace faster than it could be measured more than once."""
+    plan = chain.Plan()
     line = [addresses[name] for name in ("b1", "b2", "b3")]
-
-    def rates(count: int) -> list[float]:
-        return [chain.broker_rate(plan, chain.BARE, line) for _ in range(count)]
-
-    alone = rates(2)
     participants = [
         ("participant", {"address": addresses[HOMES[client]], "client": client}) for client in ("D", "A")
     ]
-    paced = {"address": addresses["b1"], "protocol": "s-tx", "per_s": REGULAR_TX_PER_S, "salt": f"p{number}"}
-    with workers(ROLES, *participants, ("paced", paced)) as members:
-        for member in members:
-            member.wait_ready()
-            member.go()
-        beside = rates(4)
-    return median(beside) / median(alone + rates(2))
+    paced = {"address": addresses["b1"], "protocol": "s-tx", "per_s": REGULAR_TX_PER_S}
+    shares = []
+    before = chain.broker_rate(plan, chain.BARE, line)
+    for turn in range(REGULAR_TURNS):
+        with workers(ROLES, *participants, ("paced", {**paced, "salt": f"p{number}-{turn}"})) as members:
+            for member in members:
+                member.wait_ready()
+                member.go()
+            beside = chain.broker_rate(plan, chain.BARE, line)
+        after = chain.broker_rate(plan, chain.BARE, line)
+        shares.append(beside / mean((before, after)))
+        before = after
+    return shares
 
 
 def way(protocol: str) -> Way:

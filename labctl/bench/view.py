@@ -81,9 +81,15 @@ def transactions_table(results: Sequence[TransactionResult]) -> tuple[str, Seque
     ]
     for result in results:
         if result.regular_share is not None:
+            shares = [100 * share for share in result.regular_shares]
+            single = f"{len(shares)} times, {min(shares):.0f} to {max(shares):.0f} %"
             rest = [""] * (len(columns) - 2)
             rows.append(
-                (f"regular events beside {result.protocol}", f"{100 * result.regular_share:.1f} %", *rest)
+                (
+                    f"regular events beside {result.protocol} ({single})",
+                    f"{100 * result.regular_share:.1f} %",
+                    *rest,
+                )
             )
     return title, columns, rows
 
