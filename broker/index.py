@@ -23,7 +23,7 @@ from broker.buckets import Names
 from broker.filters import Event
 from broker.holes import Holes
 from broker.records import NOWHERE, Client, Few, Home, Record, stamp_of
-from broker.table import Crowd, Table
+from broker.table import NOWHERE_TO_ASK, Crowd, Table
 from broker.wire import NO_KEY, Key, Stamp
 
 __all__ = ["Index", "Record"]
@@ -55,6 +55,7 @@ class Index:
         self._tagged: dict[str, list[Record]] = {}
         self.undecided = Table()
         """What undecided transactions want: so an event learns with one look whether it concerns any of them."""
+        self._undecided_plan = self.undecided.plans.get
         self._answers: dict[tuple[str, ...], Home] = {}
         """What crowds answer while nobody's first hole comes and nobody's last one goes."""
         self._in_doubt = Home("", "", (), Few())
@@ -196,7 +197,8 @@ class Index:
 
     def is_undecided(self, event: Event) -> bool:
         """Whether an undecided transaction subscribes to the event."""
-        return self.undecided.has_any(event, tuple(event))
+        names = tuple(event)
+        return self._undecided_plan(names) is not NOWHERE_TO_ASK and self.undecided.has_any(event, names)
 
     def tagged(self, tag: str | None = None) -> Iterator[tuple[Record, str]]:
         """The records of one undecided transaction, or of all, each with its client's hop."""

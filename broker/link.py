@@ -71,15 +71,8 @@ class Link:
         if self.pending or self.queue_bytes >= self.window_bytes:  # if nothing is pending, all is under way
             self.push(messages, count)
             return None
-        size = len(messages)
-        self.queue_bytes += size
-        self.sent_bytes += size
-        first = self.sent + 1
-        self.sent = last = self.sent + count
-        self._sent.append((first, last, messages))
-        self.reported = processed = self.processed
-        self._reported_bytes = self.processed_bytes
-        return wire.frame(messages, count, first, processed)
+        self.queue_bytes += len(messages)
+        return self._send(messages, count)
 
     def take(self) -> bytes | None:
         """The next frame to write, or None while there is nothing to send or the window is full."""
@@ -91,11 +84,7 @@ class Link:
             messages, count = self._gather(messages, count)
         self._pending_bytes -= len(messages)
         self._pending_messages -= count
-        first = self.sent + 1
-        self.sent += count
-        self._sent.append((first, self.sent, messages))
-        self.sent_bytes += len(messages)
-        return self._frame(messages, count, first)
+        return self._send(messages, count)
 
     def report(self) -> bytes | None:
         """A frame without messages that tells what we have processed, if the peer does not know."""
@@ -154,6 +143,13 @@ class Link:
             size += len(part)
             count += part_count
         return b"".join(parts), count
+
+    def _send(self, messages: bytes, count: int) -> bytes:
+        first = self.sent + 1
+        self.sent += count
+        self._sent.append((first, self.sent, messages))
+        self.sent_bytes += len(messages)
+        return self._frame(messages, count, first)
 
     def _frame(self, messages: bytes, count: int, first: int) -> bytes:
         self.reported = processed = self.processed

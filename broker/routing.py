@@ -20,7 +20,6 @@ from broker.hops import Hop, Sends, broker_hop, client_hop
 from broker.prt import PRT
 from broker.records import Record, RoutingError
 from broker.srt import SRT
-from broker.table import NOWHERE_TO_ASK
 from broker.wire import Forget, Operation, Stamp
 
 __all__ = ["PRT", "SRT", "Hop", "Routing", "RoutingError", "Sends", "broker_hop", "client_hop"]
@@ -43,7 +42,6 @@ class Routing:
         self._records_max = records_max
         self.srt = SRT(overlap)
         self.prt = PRT(overlap)
-        self._undecided_plans = self.prt.index.undecided.plans
         self.wanted_by = self._hops = self.prt.index.hops
         """The hops with a subscriber to an event, where it came from included. The hot path."""
         self.unfinished: Sequence[Sized] = ()
@@ -185,9 +183,7 @@ class Routing:
                 yield record, hop
 
     def _hops_beside_tagged(self, event: Event) -> Collection[Hop]:
-        names = tuple(event)
-        plan = self._undecided_plans.get(names) or self._undecided_plans[names]
-        if plan is not NOWHERE_TO_ASK and self.prt.index.is_undecided(event):
+        if self.prt.index.is_undecided(event):
             return self.prt.index.hops_with(self._seen(), event)
         return self._hops(event)
 

@@ -61,9 +61,9 @@ def waits(site: Site, state: Open, planned: Planned | None, before: Before) -> b
     hop = site.crt.hops.get(client)
     if hop is None:
         return False  # it is gone, and what it has sent has come
-    if client in site.guests or kind == "adv" or kind == "uadv":  # noqa: PLR1714
+    if client in site.guests or kind in ("adv", "uadv"):
         return True
-    if kind == "sub" or kind == "usub":  # noqa: PLR1714
+    if kind in ("sub", "usub"):
         assert before.filter is not None
         return site.routing.srt.wants_beyond(hop, before.filter)
     return False

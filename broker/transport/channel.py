@@ -57,12 +57,7 @@ class Channel:
             return
         self.outbox, self.outbox_messages = [], 0
         if self._delayed is None:
-            if count == 1 and self.stream is not None:
-                frame = self.link.pass_on(b"".join(pieces), 1)
-                if frame is not None:
-                    self.stream.write(frame)
-            else:
-                self._push(b"".join(pieces), count)
+            self._push(b"".join(pieces), count)
             return
         for piece in pieces if len(pieces) == count else _apart(b"".join(pieces), count):
             self.delayed_bytes += len(piece)

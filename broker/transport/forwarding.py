@@ -148,9 +148,7 @@ class Forwarder:
         """The core gets a message, the one of this number among those that have come and are not counted yet."""
         if self._messages is not None and type(message) in TRANSACTION_TYPES:
             self._messages.message("arrived", peer.hop, peer.link.processed + number, message)
-        self.perform(self._core.handle(self._loop.time(), peer.hop, message))
-        if self._expiry is None:
-            self._watch_lifetimes()
+        self.handle(peer.hop, message)
 
     def _put(self, pieces: Sequence[bytes | Raw], count: int, hops: Iterable[Hop], source: Hop = "") -> None:
         """`count` messages into the outbox of every hop but the source."""
@@ -164,9 +162,6 @@ class Forwarder:
 
     def handle(self, source: Hop, message: Input) -> None:
         self.perform(self._core.handle(self._loop.time(), source, message))
-        self._watch_lifetimes()
-
-    def _watch_lifetimes(self) -> None:
         if self._expiry is None and self._core.has_open_transactions:
             self._expiry = self._loop.call_later(EXPIRE_S, self._expire)
 
@@ -186,11 +181,9 @@ class Forwarder:
                 continue  # whoever it was for is gone
             if message is not last:
                 encoded, last = wire.encode(message), message
-            outbox = peer.outbox
-            if not outbox:
+            if not peer.outbox:
                 self._dirty.append(peer)
-            outbox.append(encoded)
-            peer.outbox_messages += 1
+            peer.put(encoded)
             if self._messages is not None and type(message) in TRANSACTION_TYPES:
                 self._messages.message("sent", hop, peer.newest, message)
         for event in ready.events:
