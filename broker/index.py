@@ -29,6 +29,8 @@ from broker.wire import NO_KEY, Key, Stamp
 __all__ = ["Index", "Record"]
 
 ANSWERS_MAX = 1024
+SPARE_SHAPES = 8
+"""What undecided transactions want comes and goes, and nearly always looks alike."""
 SCAN_MAX = 64
 """Up to so many records of one client it is faster to ask each than to search for them among all."""
 
@@ -53,7 +55,7 @@ class Index:
         self._clients: dict[str, Client] = {}
         self._hops: dict[str, Hop] = {}
         self._tagged: dict[str, list[Record]] = {}
-        self.undecided = Table()
+        self.undecided = Table(spare_shapes=SPARE_SHAPES)
         """What undecided transactions want: so an event learns with one look whether it concerns any of them."""
         self._undecided_plan = self.undecided.plans.get
         self._answers: dict[tuple[str, ...], Home] = {}
@@ -62,6 +64,8 @@ class Index:
         """Marks the crowds that have to be asked client by client."""
         self._last_key: Key = NO_KEY
         self._count = 0
+        self.changes = 0
+        """Counts them: with as many as before, every answer is the same as before."""
 
     def __len__(self) -> int:
         return self._count
@@ -86,6 +90,7 @@ class Index:
             self._share(record, home)
             client.add(record)
         self._count += 1
+        self.changes += 1
         if record.tag is None:
             self._file(record, home)
         else:
@@ -98,6 +103,7 @@ class Index:
         if client.get(record.stamp) is not record:
             raise KeyError(f"no such record of client {record.client!r}: {record.stamp}")
         self._count -= 1
+        self.changes += 1
         if record.tag is None:
             self._unfile(record, client.home)
         else:
@@ -117,12 +123,14 @@ class Index:
             elif record.positive:
                 self._unfile(record, home)
         self._count -= len(records)
+        self.changes += 1
         self._forget(home)
         return records
 
     def commit(self, tag: str) -> list[Record]:
         """A transaction's records join the committed view."""
         records = self._tagged.pop(tag, [])
+        self.changes += 1
         for record in records:
             if record.positive:
                 self.undecided.remove(record)

@@ -50,11 +50,17 @@ class Routing:
         """Of the clients that have records here: incarnation, and where the records come from."""
         self._tags: dict[str, int] = {}
         """How many subscriptions each undecided transaction has in the tables."""
+        self._marks = 0
 
     @property
     def compacts(self) -> bool:
         """Whether records without effect may go. Not while a transaction is open: it has counted on them."""
         return not any(self.unfinished)
+
+    @property
+    def changes(self) -> int:
+        """Counts them: with as many as before, the tables decide as before."""
+        return self.srt.changes + self.prt.index.changes + self._marks
 
     def next_hops(self, event: Event, source: Hop) -> Collection[Hop]:
         """Where a publication goes: to every hop with a subscriber, but not back."""
@@ -104,6 +110,7 @@ class Routing:
         attracted = self.prt.attracted(advertisement.filter, origin, bit)
         for record in attracted:
             record.sent |= bit
+            self._marks += 1
         return attracted
 
     def send_on(self, record: Record, origin: Hop) -> list[Hop]:
@@ -113,6 +120,7 @@ class Routing:
             bit = self._bits[hop]
             if hop != origin and not record.sent & bit and self.srt.wants(hop, record.filter):
                 record.sent |= bit
+                self._marks += 1
                 onward.append(hop)
         return onward
 
@@ -126,6 +134,7 @@ class Routing:
         record = self.prt.index.find(client, stamp)
         if record is not None:
             record.sent |= self._bits[hop]
+            self._marks += 1
 
     def was_sent(self, record: Record, hop: Hop) -> bool:
         return bool(record.sent & self._bits[hop])

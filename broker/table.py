@@ -202,9 +202,11 @@ class Plans(dict[Names, Plan]):
 class Table:
     """Records with filters of any shape."""
 
-    __slots__ = ("_groups", "_parts", "_shapes", "plans")
+    __slots__ = ("_groups", "_parts", "_shapes", "_spare_shapes", "plans")
 
-    def __init__(self, records: Iterable[Record] = ()) -> None:
+    def __init__(self, records: Iterable[Record] = (), spare_shapes: int = 0) -> None:
+        self._spare_shapes = spare_shapes
+        """Up to so many may stay when their last record has gone, for the next."""
         self._shapes: dict[tuple[Names, str], Shape] = {}
         self._groups: dict[Hashable, Group] = {}
         self._parts: dict[Record, list[Record]] = {}
@@ -213,7 +215,7 @@ class Table:
             self.add(record)
 
     def __bool__(self) -> bool:
-        return bool(self._groups)
+        return any(self._groups.values())
 
     def add(self, record: Record) -> None:
         if OneOf in map(type, record.filter.predicates):
@@ -296,11 +298,14 @@ class Table:
         shape = self._shapes[key]
         shape.group.remove(shape.key_in(predicates), record)
         shape.records -= 1
-        if not shape.records:
+        if not shape.records and not self._may_stay(shape):
             del self._shapes[key]
             if not shape.group:
                 del self._groups[shape.group_key]
                 self.plans.clear()
+
+    def _may_stay(self, shape: Shape) -> bool:
+        return len(self._shapes) <= self._spare_shapes and type(shape.group) is ExactGroup
 
 
 def _parts(record: Record) -> list[Record]:

@@ -21,10 +21,16 @@ Decision = tuple[tuple[Hop, ...], tuple[tuple[str, Stamp], ...]] | None
 class View:
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
+        self._changes = routing.changes
         self.own: list[tuple[Record, Hop]] = []
         """What the transaction wrote here, and from where it came."""
         self.sent: set[tuple[str, Stamp, Hop]] = set()
         """Records that the transaction has sent to neighbours, beyond what the tables say."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the tables are as they were when the transaction began to look at them."""
+        return self._routing.changes == self._changes
 
     def publication(self, event: Event, client: str, origin: Hop) -> Decision:
         """`client` is the issuer, where it is known: at its edge broker."""
