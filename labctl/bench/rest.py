@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from labctl import nodefile
-from labctl.bench.workers import BenchError
+from labctl.bench.workers import BenchError, end_with_parent
 
 SETTLE_S = 1.0
 """Imports and the first vitals are not rest."""
@@ -30,7 +30,9 @@ def measure() -> Rest:
         config.write_text(nodefile.emit(nodefile.Node("b1", "127.0.0.1:0")))
         started = time.perf_counter()
         with subprocess.Popen(
-            [sys.executable, "-m", "broker", "--config", str(config)], stdout=subprocess.PIPE
+            [sys.executable, "-m", "broker", "--config", str(config)],
+            stdout=subprocess.PIPE,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - nothing here runs in threads
         ) as process:
             try:
                 assert process.stdout is not None
