@@ -42,7 +42,6 @@ class Link:
         """How many of the peer's we have processed; the rest is asked for again on resumption."""
         self.sent_bytes = self.processed_bytes = 0
         """Of all encoded messages so far, without frames: what a message costs."""
-        self.reported = 0
         self._reported_bytes = 0
 
     @property
@@ -88,9 +87,10 @@ class Link:
 
     def report(self) -> bytes | None:
         """A frame without messages that tells what we have processed, if the peer does not know."""
-        if self.processed == self.reported:
+        if not self.unreported_bytes:
             return None
-        return self._frame(b"", 0, self.sent + 1)
+        self._reported_bytes = self.processed_bytes
+        return wire.frame(b"", 0, self.sent + 1, self.processed)
 
     def accept(self, first: int, processed: int, count: int) -> bool:
         """Take a frame of `count` messages from the present connection; they are not processed yet.
@@ -121,17 +121,21 @@ class Link:
         while sent and sent[0][1] <= processed:
             self.queue_bytes -= len(sent.popleft()[2])
 
-    def done(self, count: int, byte_count: int) -> bool:
-        """`count` received messages have been processed; true if it is time to report that."""
+    def done(self, count: int, byte_count: int) -> None:
+        """`count` received messages have been processed."""
         self.processed += count
         self.processed_bytes += byte_count
-        return self.processed_bytes - self._reported_bytes >= REPORT_BYTES
+
+    @property
+    def unreported_bytes(self) -> int:
+        """Processed, and the peer does not know it yet."""
+        return self.processed_bytes - self._reported_bytes
 
     def resume(self, peer_processed: int) -> list[bytes]:
         """A new connection is up: what to write on it first. What was received and not processed is forgotten."""
         self.acknowledge(peer_processed)
         self.received = self.processed
-        return [self._frame(*_behind(sent, peer_processed)) for sent in self._sent]
+        return [wire.frame(*_behind(sent, peer_processed), self.processed) for sent in self._sent]
 
     def _gather(self, messages: bytes, count: int) -> tuple[bytes, int]:
         """Small messages that wait one behind the other go into one frame."""
@@ -146,15 +150,11 @@ class Link:
 
     def _send(self, messages: bytes, count: int) -> bytes:
         first = self.sent + 1
-        self.sent += count
-        self._sent.append((first, self.sent, messages))
+        self.sent = last = self.sent + count
+        self._sent.append((first, last, messages))
         self.sent_bytes += len(messages)
-        return self._frame(messages, count, first)
-
-    def _frame(self, messages: bytes, count: int, first: int) -> bytes:
-        self.reported = processed = self.processed
         self._reported_bytes = self.processed_bytes
-        return wire.frame(messages, count, first, processed)
+        return wire.frame(messages, count, first, self.processed)
 
 
 def _behind(sent: _Sent, processed: int) -> tuple[bytes, int, int]:

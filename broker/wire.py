@@ -246,13 +246,14 @@ def brief(reason: str) -> str:
 
 
 encode = msgspec.msgpack.Encoder().encode
+_pack, _unpack = _FRAME.pack, HEADER.unpack_from
 _decode_messages = msgspec.msgpack.Decoder(list[AnyMessage]).decode
 _decode_pieces = msgspec.msgpack.Decoder(list[Raw]).decode
 
 
 def frame(messages: bytes, count: int, first: int, processed: int) -> bytes:
     """One frame from `count` encoded messages; the caller keeps it below `BODY_BYTES_MAX`."""
-    return _FRAME.pack(len(messages) + _COUNT_BYTES, first, processed, _ARRAY_32, count) + messages
+    return _pack(len(messages) + _COUNT_BYTES, first, processed, _ARRAY_32, count) + messages
 
 
 def body(messages: bytes, count: int) -> bytes:
@@ -284,7 +285,7 @@ def read_header(
     data: bytes | bytearray | memoryview, offset: int = 0, body_bytes_max: int = BODY_BYTES_MAX
 ) -> tuple[int, int, int]:
     """Body length, first number, processed count: the fields of `HEADER`."""
-    header: tuple[int, int, int] = HEADER.unpack_from(data, offset)
+    header: tuple[int, int, int] = _unpack(data, offset)
     if header[0] > body_bytes_max:
         raise WireError(f"a frame of {header[0]} bytes; the limit is {body_bytes_max}")
     return header

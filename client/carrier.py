@@ -113,10 +113,11 @@ class Carrier:
             for message in messages:
                 self._outside_link(stream, message)
             return
-        if self.channel.stream is not stream:
+        channel = self.channel
+        if channel.stream is not stream:
             raise WireError("a message before the greeting")
-        if self.channel.link.accept(first, processed, len(messages)):
-            self.channel.pump()
+        if channel.link.accept(first, processed, len(messages)):
+            channel.pump()
             self.room.set()
         if messages:
             self._user.received(messages, len(body))

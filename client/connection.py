@@ -186,11 +186,15 @@ class Connection(Verbs):
     # What the verbs need
 
     def send(self, *messages: AnyMessage) -> None:
+        channel, history = self._channel, self._history
+        if len(messages) == 1 and history is None:
+            channel.send_at_once(messages[0])
+            return
         for message in messages:
-            self._channel.send(message)
-            if self._history is not None:
-                self._history.sent(self.broker, self._channel.newest, message)
-        self._channel.flush()
+            channel.send(message)
+            if history is not None:
+                history.sent(self.broker, channel.newest, message)
+        channel.flush()
 
     def future(self) -> asyncio.Future[Any]:
         return self._loop.create_future()
@@ -261,7 +265,7 @@ class Connection(Verbs):
         self.broker = welcome.broker
 
     def received(self, messages: list[AnyMessage], byte_count: int) -> None:
-        if self._held or self._is_full:
+        if self._held or (self._deliveries and self._is_full):
             self._held.append((messages, byte_count))
         else:
             self._process(messages, byte_count)

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from broker import wire
 from broker.delay import Delay, DelayLine
-from broker.link import Link
+from broker.link import REPORT_BYTES, Link
 from broker.transport.delayed import DelayedSender
 from broker.transport.stream import Stream
 from broker.wire import BODY_BYTES_TARGET, MESSAGE_BYTES_MAX, Message, Ping
@@ -44,7 +44,16 @@ class Channel:
             self._delayed = DelayedSender(DelayLine(delay, name), self._release_delayed)
 
     def send(self, message: Message) -> None:
+        """It leaves with the next `flush`."""
         self.put(wire.encode(message))
+
+    def send_at_once(self, message: Message) -> None:
+        """Alone, if nothing waits before it."""
+        if self._delayed is None and not self.outbox:
+            self._push(wire.encode(message), 1)
+        else:
+            self.send(message)
+            self.flush()
 
     def put(self, encoded: bytes) -> None:
         """One message into the outbox; it leaves with the next `flush`."""
@@ -52,9 +61,10 @@ class Channel:
         self.outbox_messages += 1
 
     def flush(self) -> None:
-        pieces, count = self.outbox, self.outbox_messages
+        pieces = self.outbox
         if not pieces:
             return
+        count = self.outbox_messages
         self.outbox, self.outbox_messages = [], 0
         if self._delayed is None:
             self._push(b"".join(pieces), count)
@@ -71,12 +81,10 @@ class Channel:
         if count > 1 and len(joined) > MESSAGE_BYTES_MAX:
             self._push_in_parts(_apart(joined, count))
             self.pump()
-        elif self.stream is None:
+        elif (stream := self.stream) is None:
             self.link.push(joined, count)
-        else:
-            frame = self.link.pass_on(joined, count)
-            if frame is not None:
-                self.stream.write(frame)
+        elif (frame := self.link.pass_on(joined, count)) is not None:
+            stream.write(frame)
 
     def _push_in_parts(self, pieces: Sequence[bytes | Raw]) -> None:
         """More than one frame can hold."""
@@ -140,7 +148,12 @@ class Channel:
 
     def done(self, count: int, byte_count: int) -> None:
         """`count` messages of the peer have been processed."""
-        if self.link.done(count, byte_count):
+        self.link.done(count, byte_count)
+        self.report_in_time()
+
+    def report_in_time(self) -> None:
+        """What has been processed: at once if it is much, soon if nothing else is sent there before."""
+        if self.link.unreported_bytes >= REPORT_BYTES:
             self._report()
         elif self._report_timer is None and self.stream is not None:
             self._report_timer = self._loop.call_later(REPORT_S, self._report)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Raw
 
@@ -63,12 +63,12 @@ class Forwarder:
         self, peer: Peer, first: int, processed: int, messages: list[AnyMessage], body: bytes
     ) -> None:
         count, link = len(messages), peer.link
-        has_moved = link.accept(first, processed, count)
-        if has_moved and (link.pending or peer.stalled or peer.waited_for_by):
+        if link.accept(first, processed, count) and (link.pending or peer.stalled or peer.waited_for_by):
             peer.drained(self.release)
+        if not count:
+            return  # the peer has only told what it has processed
         if peer.waits_for or peer.held.frames:
-            if count:
-                peer.held.append(messages, body)
+            peer.held.append(messages, body)
         elif Publish not in map(type, messages) and len(body) <= MESSAGE_BYTES_MAX:
             self._obey(peer, messages, len(body))
         elif count == 1 and peer.kind == "broker":
@@ -131,23 +131,45 @@ class Forwarder:
         peer.done(len(messages), len(body))
 
     def _obey(self, peer: Peer, messages: Sequence[AnyMessage], byte_count: int) -> None:
-        """A frame without publications."""
-        done = 0
+        """A frame without publications. Whoever gets something of it works on that while we go on."""
+        source, link, left = peer.hop, peer.link, len(messages)
         try:
             for message in messages:
-                if done and self._dirty:
-                    self.flush(peer)  # whoever gets it works on it while we go on
-                done += 1
-                self._take(peer, message, done)
+                left -= 1
+                link.done(1, 0 if left else byte_count)  # what is sent now tells it
+                if self._messages is not None:
+                    self._note("arrived", source, link.processed, message)
+                ready = self._core.handle(self._loop.time(), source, message)
+                if len(ready.sends) == 1 and not self._dirty:
+                    self._send(*ready.sends[0], peer)
+                    self._tell(ready)
+                else:
+                    self.perform(ready)
+                    self.flush(peer)
         except ProtocolError as error:
-            peer.done(done, 0)
             raise WireError(str(error)) from error
-        peer.done(done, byte_count)
+        if self._expiry is None:
+            self._watch_lifetimes()
+        peer.report_in_time()
+
+    def _send(self, hop: Hop, message: AnyMessage, source: Peer) -> None:
+        """At once: nothing else waits anywhere."""
+        peer = self.peers.get(hop)
+        if peer is None:
+            return  # whoever it was for is gone
+        peer.send_at_once(message)
+        if self._messages is not None:
+            self._note("sent", hop, peer.newest, message)
+        if peer.link.queue_bytes + peer.delayed_bytes > peer.hold_bytes:
+            self._press(peer, source)
+
+    def _note(self, name: Literal["arrived", "sent"], hop: Hop, number: int, message: AnyMessage) -> None:
+        if self._messages is not None and type(message) in TRANSACTION_TYPES:
+            self._messages.message(name, hop, number, message)
 
     def _take(self, peer: Peer, message: AnyMessage, number: int) -> None:
         """The core gets a message, the one of this number among those that have come and are not counted yet."""
-        if self._messages is not None and type(message) in TRANSACTION_TYPES:
-            self._messages.message("arrived", peer.hop, peer.link.processed + number, message)
+        self._note("arrived", peer.hop, peer.link.processed + number, message)
         self.handle(peer.hop, message)
 
     def _put(self, pieces: Sequence[bytes | Raw], count: int, hops: Iterable[Hop], source: Hop = "") -> None:
@@ -162,16 +184,20 @@ class Forwarder:
 
     def handle(self, source: Hop, message: Input) -> None:
         self.perform(self._core.handle(self._loop.time(), source, message))
-        if self._expiry is None and self._core.has_open_transactions:
+        if self._expiry is None:
+            self._watch_lifetimes()
+
+    def _watch_lifetimes(self) -> None:
+        """Once a second while a transaction is open, and not at all otherwise."""
+        if self._core.has_open_transactions:
             self._expiry = self._loop.call_later(EXPIRE_S, self._expire)
 
     def _expire(self) -> None:
-        """Once a second while a transaction is open, and not at all otherwise."""
         self._expiry = None
         if self._core.has_open_transactions:
             self.perform(self._core.expire(self._loop.time()))
             self.flush()
-            self._expiry = self._loop.call_later(EXPIRE_S, self._expire)
+            self._watch_lifetimes()
 
     def perform(self, ready: Ready) -> None:
         encoded, last = b"", None
@@ -184,8 +210,11 @@ class Forwarder:
             if not peer.outbox:
                 self._dirty.append(peer)
             peer.put(encoded)
-            if self._messages is not None and type(message) in TRANSACTION_TYPES:
-                self._messages.message("sent", hop, peer.newest, message)
+            if self._messages is not None:
+                self._note("sent", hop, peer.newest, message)
+        self._tell(ready)
+
+    def _tell(self, ready: Ready) -> None:
         for event in ready.events:
             self._owner.happened(event)
 

@@ -67,30 +67,24 @@ class Stream(asyncio.Protocol):
                 return
             data = b"".join(self._parts)
             self._parts.clear()
+        owner, start, end = self._owner, 0, len(data)
         try:
-            self._hand_over(data)
+            while start < end:
+                begin = next_start = start + HEADER_BYTES
+                if begin <= end:
+                    body_bytes, first, processed = wire.read_header(data, start, self.body_bytes_max)
+                    next_start = begin + body_bytes
+                if next_start > end:
+                    self._parts.append(data[start:])
+                    self._missing_bytes = next_start - end
+                    break
+                owner.frame_received(self, first, processed, data[begin:next_start])
+                if self._is_closing:
+                    break
+                start = next_start
         except WireError as error:
             self.fail(error)
-        self._owner.turn_ended(self)
-
-    def _hand_over(self, data: bytes) -> None:
-        """Every whole frame goes to the owner; what is left over waits for the rest."""
-        start, end = 0, len(data)
-        start_of_next = HEADER_BYTES
-        while end - start >= HEADER_BYTES:
-            body_bytes, first, processed = wire.read_header(data, start, self.body_bytes_max)
-            body_start = start + HEADER_BYTES
-            start_of_next = body_start + body_bytes
-            if start_of_next > end:
-                break
-            self._owner.frame_received(self, first, processed, data[body_start:start_of_next])
-            if self._is_closing:
-                return
-            start = start_of_next
-            start_of_next += HEADER_BYTES
-        if start < end:
-            self._parts.append(data[start:])
-            self._missing_bytes = start_of_next - end
+        owner.turn_ended(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
 import pytest
+import uvloop
 
 from broker import wire
 from broker.transport.stream import Stream
@@ -97,6 +99,22 @@ def test_frames_come_whole_and_in_order_however_they_are_cut(seed: int) -> None:
         assert owner.frames == sent
 
     with_stream(test)
+
+
+def test_what_is_written_leaves_before_the_turn_of_the_loop_ends() -> None:
+    async def run() -> None:
+        here, there = socket.socketpair()
+        with there:
+            there.setblocking(False)
+            loop = asyncio.get_running_loop()
+            _, stream = await loop.create_connection(lambda: Stream(Owner()), sock=here)
+            stream.write(b"at once")
+            assert there.recv(100) == b"at once"
+            stream.abort()
+            await stream.closed
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
 
 
 def test_a_frame_that_comes_in_crumbs_costs_no_more_than_its_size() -> None:
