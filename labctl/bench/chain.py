@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from labctl import overlay
 from labctl.bench import events, rest
+from labctl.bench.rounds import Rounds
 from labctl.bench.workers import Worker, workers
 from labctl.topology import Topology
 
@@ -51,6 +52,8 @@ class ChainResult(Struct, frozen=True):
     start_ms: float
     """Of one broker, to its ready line."""
     rest_cpu_percent: float
+    stolen_share: float
+    """Of the processors' time, taken from this machine by its hypervisor meanwhile."""
     peer: str | None = None
     peer_events_per_s: float | None = None
     peer_ratio: float | None = None
@@ -66,37 +69,50 @@ class Plan(Struct, frozen=True):
     peer: str | None = None
 
 
+class Round(Struct, frozen=True):
+    rates: dict[str, float]
+    """Of brokers, relays, the client library, and the peer if there is one."""
+    trips: dict[str, dict[str, float]]
+
+
 def run(plan: Plan, report: Report = lambda text: None) -> ChainResult:
-    rates: dict[str, list[float]] = {"brokers": [], "relays": [], "library": [], "peer": []}
-    trips: dict[str, list[dict[str, float]]] = {"brokers": [], "relays": [], "library": []}
+    rounds: Rounds[Round] = Rounds(plan.rounds)
     report("watching a broker start and rest")
     quiet = rest.measure()
     with ExitStack() as stack:
         addresses = stack.enter_context(_broker_chain(plan, report))
         peer = stack.enter_context(_peer_chain(plan, report))
-        for number in range(1, plan.rounds + 1):
-            report(f"round {number} of {plan.rounds}: relays")
-            rates["relays"].append(_relay_rate(plan))
-            trips["relays"].append(relay_trips(plan))
-            report(f"round {number} of {plan.rounds}: brokers")
-            for ends, module in (("brokers", BARE), ("library", ENDS)):
-                rates[ends].append(broker_rate(plan, module, addresses))
-                trips[ends].append(_broker_trips(plan, module, addresses))
-            if peer is not None:
-                report(f"round {number} of {plan.rounds}: {plan.peer}")
-                rates["peer"].append(peer(plan.events, plan.payload_bytes))
-    return _result(plan, rates, trips, quiet)
+        while not rounds.are_enough:
+            rounds.take(lambda: _round(plan, addresses, peer, lambda whose: report(f"{rounds}: {whose}")))
+    return _result(plan, rounds, quiet)
 
 
-def _result(
-    plan: Plan, rates: dict[str, list[float]], trips: dict[str, list[dict[str, float]]], quiet: rest.Rest
-) -> ChainResult:
-    ours, limit = median(rates["brokers"]), median(rates["relays"])
-    peer = median(rates["peer"]) if rates["peer"] else None
+def _round(
+    plan: Plan, addresses: list[str], peer: Callable[[int, int], float] | None, report: Report
+) -> Round:
+    report("relays")
+    rates, trips = {"relays": _relay_rate(plan)}, {"relays": relay_trips(plan)}
+    report("brokers")
+    for ends, module in (("brokers", BARE), ("library", ENDS)):
+        rates[ends] = broker_rate(plan, module, addresses)
+        trips[ends] = _broker_trips(plan, module, addresses)
+    if peer is not None:
+        report(f"{plan.peer}")
+        rates["peer"] = peer(plan.events, plan.payload_bytes)
+    return Round(rates, trips)
+
+
+def _result(plan: Plan, rounds: Rounds[Round], quiet: rest.Rest) -> ChainResult:
+    samples = rounds.samples
+
+    def rate(whose: str) -> float:
+        return median(sample.rates[whose] for sample in samples)
 
     def middle(whose: str, name: str) -> float:
-        return median(trip[name] for trip in trips[whose])
+        return median(sample.trips[whose][name] for sample in samples)
 
+    ours, limit = rate("brokers"), rate("relays")
+    peer = rate("peer") if plan.peer is not None else None
     return ChainResult(
         brokers=plan.brokers,
         subscriptions=plan.subscriptions,
@@ -114,10 +130,11 @@ def _result(
         limit_rtt_p99_us=middle("relays", "p99_us"),
         limit_rtt_p999_us=middle("relays", "p999_us"),
         rtt_ratio=round(middle("brokers", "p50_us") / middle("relays", "p50_us"), 3),
-        library_events_per_s=round(median(rates["library"])),
+        library_events_per_s=round(rate("library")),
         library_rtt_p50_us=middle("library", "p50_us"),
         start_ms=quiet.start_ms,
         rest_cpu_percent=quiet.cpu_percent,
+        stolen_share=round(rounds.stolen_share, 4),
         peer=plan.peer,
         peer_events_per_s=None if peer is None else round(peer),
         peer_ratio=None if peer is None else round(ours / peer, 2),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from statistics import mean, median
 from typing import Any
 
@@ -22,6 +23,7 @@ from broker import wire
 from client.transactions import Frame, Tcm
 from labctl import overlay
 from labctl.bench import chain, roles
+from labctl.bench.rounds import Rounds
 from labctl.bench.workers import workers
 from labctl.simulate.world import Passage, SimClient, World
 from labctl.topology import Topology
@@ -56,6 +58,8 @@ class TransactionResult(Struct, frozen=True):
     throughput_times_latency: float
     aborted: int
     """Tries that were in conflict with something else, such as a client that was just leaving; tried again."""
+    stolen_share: float
+    """Of the processors' time, taken from this machine by its hypervisor meanwhile."""
     regular_share: float | None = None
     """Of the rate of regular events, while ten such transactions a second run beside them."""
     regular_shares: list[float] = []
@@ -84,42 +88,42 @@ def run(
 ) -> list[TransactionResult]:
     plan = chain.Plan(round_trips=2000)
     ways = {protocol: way(protocol) for protocol in protocols}
-    trips: dict[str, list[float]] = {protocol: [] for protocol in protocols}
-    figures: dict[str, list[dict[str, float]]] = {protocol: [] for protocol in protocols}
-    shares: list[float] = []
+    taken: dict[str, Rounds[dict[str, float]]] = {protocol: Rounds(rounds) for protocol in protocols}
+    shares: Rounds[list[float]] = Rounds(rounds if regular and "s-tx" in protocols else 0)
     with ExitStack() as stack:
         report("starting three brokers")
         topology = Topology(("b1", "b2", "b3"), LINE)
         state = stack.enter_context(overlay.running(topology, f"bench-tx-{os.getpid()}"))
         addresses = {broker.id: broker.address for broker in state.brokers}
-        for number in range(1, rounds + 1):
-            for protocol in protocols:
-                report(f"round {number} of {rounds}: {protocol}")
-                trips[protocol].append(chain.relay_trips(plan, ways[protocol].frames)["p50_us"])
-                figures[protocol].append(measure(addresses, protocol, transactions, f"r{number}"))
-            if regular and "s-tx" in protocols:
-                report(f"round {number} of {rounds}: regular events beside s-tx")
-                shares += _regular_shares(addresses, number)
+
+        def beside_relays(protocol: str) -> dict[str, float]:
+            crossing_us = chain.relay_trips(plan, ways[protocol].frames)["p50_us"] / RELAY_CROSSINGS
+            figures = measure(addresses, protocol, transactions, f"r{len(taken[protocol])}")
+            return {**figures, "crossing_us": crossing_us}
+
+        while not (shares.are_enough and all(own.are_enough for own in taken.values())):
+            for protocol, own in taken.items():
+                if not own.are_enough:
+                    report(f"{own}: {protocol}")
+                    own.take(partial(beside_relays, protocol))
+            if not shares.are_enough:
+                report(f"{shares}: regular events beside s-tx")
+                shares.take(lambda: _regular_shares(addresses, len(shares)))
+    all_shares = [share for sample in shares.samples for share in sample]
     return [
-        _result(
-            protocol,
-            ways[protocol],
-            figures[protocol],
-            median(trips[protocol]) / RELAY_CROSSINGS,
-            shares if protocol == "s-tx" else [],
-        )
-        for protocol in protocols
+        _result(protocol, ways[protocol], own, all_shares if protocol == "s-tx" else [])
+        for protocol, own in taken.items()
     ]
 
 
 def _result(
-    protocol: str, way: Way, rounds: list[dict[str, float]], crossing_us: float, shares: list[float]
+    protocol: str, way: Way, rounds: Rounds[dict[str, float]], shares: list[float]
 ) -> TransactionResult:
     def middle(name: str) -> float:
-        return median(figures[name] for figures in rounds)
+        return median(figures[name] for figures in rounds.samples)
 
-    crossings = len(way.frames)
-    products = [figures["transactions_per_s"] * figures["mean_us"] / 1e6 for figures in rounds]
+    crossings, crossing_us = len(way.frames), middle("crossing_us")
+    products = [figures["transactions_per_s"] * figures["mean_us"] / 1e6 for figures in rounds.samples]
     return TransactionResult(
         protocol=protocol,
         p50_us=round(middle("p50_us"), 1),
@@ -131,7 +135,8 @@ def _result(
         ratio=round(middle("p50_us") / (crossings * crossing_us), 2),
         transactions_per_s=round(middle("transactions_per_s"), 1),
         throughput_times_latency=round(median(products), 3),
-        aborted=int(sum(figures["aborted"] for figures in rounds)),
+        aborted=int(sum(figures["aborted"] for figures in rounds.samples)),
+        stolen_share=round(rounds.stolen_share, 4),
         regular_share=round(median(shares), 3) if shares else None,
         regular_shares=[round(share, 3) for share in sorted(shares)],
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from labctl.bench.chain import ChainResult
 from labctl.bench.history import HistoryResult
 from labctl.bench.matching import MatchingResult
+from labctl.bench.rounds import QUIET_SHARE
 from labctl.bench.transactions import TransactionResult
 
 Rows = list[tuple[str, ...]]
@@ -92,6 +93,17 @@ def transactions_table(results: Sequence[TransactionResult]) -> tuple[str, Seque
                 )
             )
     return title, columns, rows
+
+
+def disturbance(stolen_shares: Sequence[float]) -> str:
+    """What a reader has to know of the machine; empty: nothing."""
+    worst = max(stolen_shares)
+    if worst <= QUIET_SHARE:
+        return ""
+    return (
+        f"This machine's hypervisor gave up to {100 * worst:.0f} % of its processors to others meanwhile, also in the least"
+        " disturbed rounds: the figures say little about it; measure again later."
+    )
 
 
 def _trip(name: str, ours_us: float, limit_us: float) -> tuple[str, ...]:

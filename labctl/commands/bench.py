@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -36,7 +37,9 @@ def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measuremen
     events: Annotated[int, typer.Option(min=1, help="Sent in each round.")] = 300_000,
     payload_bytes: Annotated[int, typer.Option(min=0, help="Of each event.")] = 64,
     round_trips: Annotated[int, typer.Option(min=1, help="Measured in each round.")] = 3000,
-    rounds: Annotated[int, typer.Option(min=1, help="Of which the median counts.")] = 5,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Of which the median counts; disturbed ones are taken again.")
+    ] = 5,
     peer: Annotated[Peer | None, typer.Option(help="Also measure bridged brokers of this kind.")] = None,
     json: Json = False,
 ) -> None:
@@ -64,6 +67,7 @@ def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measuremen
     out.document(result)
     if not json:
         out.table(*chain_table(result), figures=True)
+        _doubt(out, [result.stolen_share])
 
 
 @app.command("matching", epilog="Example: labctl bench matching --subscriptions 100000 --json")
@@ -94,7 +98,9 @@ def transactions(
         list[TxProtocol] | None, typer.Option(help="Only this one; may be given several times.")
     ] = None,
     transactions: Annotated[int, typer.Option(min=10, help="In each round, one after the other.")] = 500,
-    rounds: Annotated[int, typer.Option(min=1, help="Of which the median counts.")] = 3,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Of which the median counts; disturbed ones are taken again.")
+    ] = 3,
     regular: Annotated[bool, typer.Option(help="Also regular events beside S-TX transactions.")] = True,
     json: Json = False,
 ) -> None:
@@ -109,6 +115,7 @@ def transactions(
     out.document(results)
     if not json:
         out.table(*transactions_table(results), figures=True)
+        _doubt(out, [result.stolen_share for result in results])
 
 
 @app.command("history", epilog="Example: labctl bench history --protocol s-tx --json")
@@ -128,3 +135,10 @@ def history(
     out.document(results)
     if not json:
         out.table(*history_table(results), figures=True)
+
+
+def _doubt(out: Output, stolen_shares: Sequence[float]) -> None:
+    from labctl.bench.view import disturbance
+
+    if sentence := disturbance(stolen_shares):
+        out.say(sentence)
