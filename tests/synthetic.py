@@ -156,6 +156,10 @@ def _write_calibration(root: Path, cell: Cell) -> None:
     path.write_bytes(msgspec.json.encode(calibrations.describe(setting, made)))
 
 
+STOLEN_SHARE = 0.015
+"""Of the host that lost most to its hypervisor's other guests."""
+
+
 def write_repetition(root: Path, spec: Spec, cell: Cell, number: int) -> Path:
     random = Random(f"{spec.seed} {cell.id} {number}")
     target = root / "cells" / cell.id / f"{number:02d}"
@@ -179,6 +183,7 @@ def write_repetition(root: Path, spec: Spec, cell: Cell, number: int) -> Path:
         "started": "2026-01-02T03:04:05Z",
         "ended": "2026-01-02T03:05:05Z",
         "profile": spec.profile,
+        "steal": {"b1": 0.001, "b2": STOLEN_SHARE},
     }
     (target / "cell.json").write_text(json.dumps(document))
     nodes = [*brokers, *placement]

@@ -16,6 +16,8 @@ SEND_LAG_MS_MAX = 50.0
 SPREAD_MAX = 0.25
 """Half width of the interval of the mean latency, as a share of it."""
 COST_TOLERANCE = 0.25
+STOLEN_SHARE_MAX = 0.05
+"""Of a host's processors, given to others by its hypervisor during a repetition."""
 
 
 def of_cell(cell: CellResult) -> list[str]:
@@ -66,6 +68,12 @@ def _about_machine(cell: CellResult) -> list[str]:
         found.append(
             f"noisy machine: the event loops of {', '.join(n.node for n in lagging)} lag, "
             f"{slowest.node} by {slowest.loop_lag_ms:.0f} ms"
+        )
+    robbed = [r.stolen_share for r in cell.repetitions if r.stolen_share > STOLEN_SHARE_MAX]
+    if robbed:
+        found.append(
+            f"noisy machine: its hypervisor gave up to {100 * max(robbed):.0f} % of the processors to others, in "
+            f"{len(robbed)} of {len(cell.repetitions)} repetitions"
         )
     busy = [n.node for n in cell.nodes if n.cpu_percent > CPU_PERCENT_MAX]
     if busy:

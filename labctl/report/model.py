@@ -44,6 +44,8 @@ class RepetitionResult(Struct, frozen=True):
     wait_ms: float | None
     send_lag_ms: float | None
     messages_model: float | None
+    stolen_share: float = 0.0
+    """Of the processors of the host that lost most to other guests of its hypervisor."""
 
 
 class NodeVitals(Struct, frozen=True):

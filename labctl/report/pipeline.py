@@ -208,6 +208,7 @@ def _repetition(
         wait_ms=cell["wait_ms"],
         send_lag_ms=row.get("send_lag_ms_max"),
         messages_model=model,
+        stolen_share=max((cell["steal"] or {}).values(), default=0.0),
     )
 
 

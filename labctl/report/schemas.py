@@ -77,6 +77,7 @@ CELL = _struct(
     started=TEXT,
     ended=TEXT,
     profile=TEXT,
+    steal=MapType(TEXT, REAL),
 )
 COUNTS = _struct(messages_in=WHOLE, messages_out=WHOLE, bytes_in=WHOLE, bytes_out=WHOLE)
 MESSAGES = MapType(TEXT, COUNTS)

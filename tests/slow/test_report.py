@@ -194,6 +194,12 @@ def test_measured_latencies_are_the_ones_that_were_put_in(matrix: Any) -> None:
             assert measured == pytest.approx(synthetic.truth_ms(cell), rel=0.1), cell.id
 
 
+def test_a_repetition_knows_what_its_hosts_lost_to_others(matrix: Any) -> None:
+    report: Report = matrix[0]
+    repetitions = [r for cell in report.cells.values() for r in cell.repetitions]
+    assert {r.stolen_share for r in repetitions} == {synthetic.STOLEN_SHARE}
+
+
 def test_every_claim_is_judged_and_none_fails_on_the_papers_own_figures(matrix: Any) -> None:
     report: Report = matrix[0]
     found = {judgement.id: judgement.verdict for judgement in report.judgements}

@@ -33,8 +33,12 @@ def result(path: Path, **run: Any) -> Path:
 
 def cell(values: list[float], answer: Any = "valid", **changes: Any) -> CellResult:
     repetitions = tuple(
-        RepetitionResult(n, answer, (), {}, {"latency_ms": value}, None, changes.get("send_lag_ms"), None)
-        for n, value in enumerate(values)
+        RepetitionResult(
+            n, answer, (), {}, {"latency_ms": value}, None, changes.get("send_lag_ms"), None, stolen
+        )
+        for n, (value, stolen) in enumerate(
+            zip(values, changes.get("stolen", [0.0] * len(values)), strict=True)
+        )
     )
     return CellResult(
         "dispatching-s-tx-b3-k1-c1",
@@ -187,6 +191,10 @@ def test_a_good_cell_is_not_doubted() -> None:
         (cell([50] * 5, "unknown"), "could not be checked"),
         (cell([50, 90, 20, 140, 10]), "repetitions differ widely"),
         (cell([50] * 5, send_lag_ms=200.0), "load generator was late by 200 ms"),
+        (
+            cell([50] * 5, stolen=[0.0, 0.3, 0.05, 0.06, 0.0]),
+            "up to 30 % of the processors to others, in 2 of 5",
+        ),
         (cell([50] * 5, nodes=(NodeVitals("b1", 5, 9, 80.0, 99, None),)), "noisy machine"),
         (cell([50] * 5, nodes=(NodeVitals("b1", 99, 100, 1.0, 2, None),)), "saturated: b1"),
     ],
