@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,12 @@ def cpu_time() -> dict[str, float]:
     stolen = columns[_STEAL - 1] if len(columns) >= _STEAL else 0
     # Guest time, behind steal, is part of user time already.
     return {"total_s": sum(columns[:_STEAL]) / ticks, "steal_s": stolen / ticks}
+
+
+def stolen_share(before: Mapping[str, float], after: Mapping[str, float]) -> float:
+    """Of the time between two answers of `cpu_time`."""
+    total_s = after["total_s"] - before["total_s"]
+    return (after["steal_s"] - before["steal_s"]) / total_s if total_s > 0 else 0.0
 
 
 def _first_line(path: str) -> str:

@@ -23,6 +23,7 @@ from labctl.crew import Crew, CrewError, Member
 from labctl.drivers import Given, Line, Record
 from labctl.exits import LabError
 from labctl.experiment import Links
+from labctl.machine import stolen_share
 from labctl.patience import look_until
 from labctl.schedule import Unit
 from labctl.site import Site
@@ -137,12 +138,7 @@ def _processor_time(site: Site) -> Usage:
 
 def _stolen(before: Usage, after: Usage) -> dict[str, float]:
     """The share of each host's processor time that went to other guests of its hypervisor."""
-    shares = {}
-    for name, end in after.items():
-        start = before[name]
-        total_s = end["total_s"] - start["total_s"]
-        shares[name] = round((end["steal_s"] - start["steal_s"]) / total_s, 5) if total_s > 0 else 0.0
-    return shares
+    return {name: round(stolen_share(before[name], after[name]), 5) for name in after}
 
 
 def _tree(job: Job) -> Topology:

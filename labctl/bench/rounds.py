@@ -11,7 +11,7 @@ from collections.abc import Callable
 from statistics import mean
 from typing import Generic, TypeVar
 
-from labctl.machine import cpu_time
+from labctl.machine import cpu_time, stolen_share
 
 QUIET_SHARE = 0.02
 """Of the processors' time: with no more taken away, a round is undisturbed."""
@@ -44,10 +44,7 @@ class Rounds(Generic[Sample]):
     def take(self, measure: Callable[[], Sample]) -> None:
         before = self._clock()
         sample = measure()
-        after = self._clock()
-        total_s = after["total_s"] - before["total_s"]
-        stolen_s = after["steal_s"] - before["steal_s"]
-        self._taken.append((stolen_s / total_s if total_s > 0 else 0.0, sample))
+        self._taken.append((stolen_share(before, self._clock()), sample))
 
     @property
     def samples(self) -> list[Sample]:
