@@ -125,29 +125,34 @@ class Known(NamedTuple):
 
 
 class OverlayMap:
-    """Every broker that has announced itself, and by which of our links."""
+    """Every broker that has announced itself, and by which of our links.
+
+    Whoever has found a fault passes nothing on. So a broker hears of those on a way before it hears of what
+    lies behind them; the first that it hears of by two ways closes the cycle, and both ways are known."""
 
     def __init__(self, broker: str, incarnation: int) -> None:
         self._broker = broker
         self._incarnation = incarnation
         self.known: dict[str, Known] = {}
+        self._is_tree = True
 
     def hear(self, announce: Announce, hop: Hop) -> str | None:
         """Learn of a broker. None: it is new. A sentence: the overlay is no tree. Empty: nothing to do."""
+        # Our own comes back around a cycle; the brokers between are heard twice, and then it can be named.
+        if not self._is_tree or (announce.broker, announce.incarnation) == (self._broker, self._incarnation):
+            return ""
         before = self.known.get(announce.broker)
-        incarnation = self._incarnation if announce.broker == self._broker else before and before.incarnation
-        if incarnation is not None and incarnation != announce.incarnation:
+        via = announce.next or self._broker
+        if before is None and announce.broker != self._broker:
+            self.known[announce.broker] = Known(announce.incarnation, hop, via)
+            return None
+        self._is_tree = False
+        if before is None or before.incarnation != announce.incarnation:
             return (
                 f"Two brokers call themselves {announce.broker}; every broker of an overlay needs its own id."
             )
-        if announce.broker == self._broker:
-            return ""  # around a cycle; the brokers between are heard twice, and then it can be named
-        via = announce.next or self._broker
-        if before is not None:
-            ring = [*self.path(announce.broker), *reversed(self.path(via))]
-            return f"The overlay has a cycle: {' - '.join(ring)}; remove one of these links."
-        self.known[announce.broker] = Known(announce.incarnation, hop, via)
-        return None
+        ring = [*self.path(announce.broker), *reversed(self.path(via))]
+        return f"The overlay has a cycle: {' - '.join(ring)}; remove one of these links."
 
     def path(self, broker: str) -> list[str]:
         """From this broker to another, both included; as far as it is known."""
