@@ -1,6 +1,6 @@
 """Hostile input to decoder, core and configuration: refused with the right error, and nothing breaks.
 
-More than 200 000 inputs in all. Each test has its own seeds; a failure names the one to run again.
+More than 200 000 inputs in `make test`. Each test has its own seeds; a failure names the one to run again.
 """
 
 from __future__ import annotations
@@ -35,19 +35,23 @@ from broker.wire import (
 )
 from tests.hostile import Hostile, through_the_wire
 
-DECODER_INPUTS = 150_000
-CORE_SEEDS = 120
-CORE_INPUTS_PER_SEED = 800
+DECODER_SEEDS, DECODER_INPUTS_PER_SEED = 10, 15_000
+CORE_SEEDS, CORE_INPUTS_PER_SEED = 120, 800
 LOOKED_AT = 0.1
 """The part of the core's refusals for which all tables are compared."""
 Input = AnyMessage | ClientArrived | ClientGone
 
 
-@pytest.mark.parametrize("seed", range(10))
+def seeds(count: int, quick: int) -> list[object]:
+    """The first few are for every change, the rest for `make test`."""
+    return [pytest.param(seed, marks=[pytest.mark.slow] if seed >= quick else []) for seed in range(count)]
+
+
+@pytest.mark.parametrize("seed", seeds(DECODER_SEEDS, quick=2))
 def test_the_decoder_gives_messages_or_a_wire_error(seed: int) -> None:
     hostile = Hostile(seed)
     outcomes: Counter[str] = Counter()
-    for _ in range(DECODER_INPUTS // 10):
+    for _ in range(DECODER_INPUTS_PER_SEED):
         body = hostile.body()
         try:
             messages = wire.decode(body)
@@ -59,7 +63,7 @@ def test_the_decoder_gives_messages_or_a_wire_error(seed: int) -> None:
             pieces = wire.split(body, len(messages))
             assert wire.decode(wire.body(b"".join(pieces), len(pieces))) == messages or _has_nan(messages)
             outcomes["decoded"] += 1
-    assert min(outcomes["refused"], outcomes["decoded"]) > DECODER_INPUTS // 100, outcomes
+    assert min(outcomes["refused"], outcomes["decoded"]) > DECODER_INPUTS_PER_SEED // 10, outcomes
     assert not outcomes["silence"]
 
 
@@ -146,7 +150,7 @@ class Bystanders:
         return repr((status.describe(self.broker, dump=True), guests))
 
 
-@pytest.mark.parametrize("seed", range(CORE_SEEDS))
+@pytest.mark.parametrize("seed", seeds(CORE_SEEDS, quick=20))
 def test_the_core_gives_a_ready_or_a_protocol_error_and_goes_on_working(seed: int) -> None:
     world = Bystanders(seed)
     outcomes: Counter[str] = Counter()
