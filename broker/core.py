@@ -2,8 +2,8 @@
 
 `handle(now, source, message) -> Ready`. The caller owns sockets, clock and disk: it makes `records`
 durable, then lets the `sends` leave in order, then notes the `events`. The same core runs in
-`broker.server` and under simulation. Publications have a short cut: `refusals` and `Routing.wanted_by`
-answer whether and where to, and their bytes travel as they came.
+`broker.server` and under simulation. Publications have a short cut: `refused` and
+`Routing.wanted_by_each` answer whether and where to, and their bytes travel as they came.
 
 `ProtocolError` means that the source broke the protocol and must be cut off; the state is untouched.
 """
@@ -20,10 +20,10 @@ from broker.hops import Hop, Sends, broker_hop, client_hop, is_client, name_of
 from broker.limits import (
     LimitExceeded,
     Limits,
+    are_good,
     check_client_id,
     check_filter_within,
     check_publication,
-    publication_test,
 )
 from broker.membership import Claim, OverlayMap, Wave, Waves
 from broker.records import Record, RoutingError
@@ -162,27 +162,22 @@ class Broker:
 
     def admit(self, client: str, message: Publish) -> str:
         """Why a publication of our own client is refused; empty if it is not."""
-        return self.refusals(client)(message)
+        event = message.event
+        space = self.site.joined_guest(client).space
+        try:
+            check_publication(event, message.payload, self.limits)
+        except (FilterError, LimitExceeded) as error:
+            return brief(str(error))
+        return "" if space.contains(event) else brief(f"{event} is outside what {client} advertises")
 
-    def refusals(self, client: str) -> Callable[[Publish], str]:
-        """`admit` for many publications of one client."""
-        guest, limits = self.guests.get(client), self.limits
-        is_good = publication_test(limits)
-
-        def refusal(message: Publish) -> str:
-            if guest is None or not guest.joined:
-                raise ProtocolError(f"{client} has not joined")
-            event = message.event
-            if not is_good(event, message.payload):
-                try:
-                    check_publication(event, message.payload, limits)
-                except (FilterError, LimitExceeded) as error:
-                    return brief(str(error))
-            if guest.space.contains(event):
-                return ""
-            return brief(f"{event} is outside what {client} advertises")
-
-        return refusal
+    def refused(self, client: str, messages: Sequence[Publish]) -> dict[int, str]:
+        """`admit` for many publications: the reasons, by the places of those that are refused."""
+        contains = self.site.joined_guest(client).space.contains
+        events, payloads = [message.event for message in messages], [message.payload for message in messages]
+        if are_good(events, payloads, self.limits) and all(map(contains, events)):
+            return {}
+        reasons = {place: self.admit(client, message) for place, message in enumerate(messages)}
+        return {place: reason for place, reason in reasons.items() if reason}
 
     # Publications
 

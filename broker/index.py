@@ -49,9 +49,9 @@ class Index:
 
     def __init__(self) -> None:
         self._wanted = Table()
-        self._plans = self._wanted.plans
-        self._plan_for = self._plans.get
-        """Faster than to ask for `_plans[...]`, and nearly always there is one."""
+        self.plans = self._wanted.plans
+        self._plan_for = self.plans.get
+        """Faster than to ask for `plans[...]`, and nearly always there is one."""
         self._clients: dict[str, Client] = {}
         self._hops: dict[str, Hop] = {}
         self._tagged: dict[str, list[Record]] = {}
@@ -162,14 +162,14 @@ class Index:
     def hops(self, event: Event) -> Collection[str]:
         """The hops behind which some client is in, in the committed view."""
         names = tuple(event)
-        steps, piles = self._plan_for(names) or self._plans[names]
+        steps, piles, _ = self._plan_for(names) or self.plans[names]
         found: tuple[str, ...] = ()
         for key_of, find, find_pile in steps:
             key = key_of(event)
             if find is not None and (cell := find(key)) is not None:
                 home = cell.home
-                hops = home.hops if home.holes is None else self._ask(cell, event, names)
-                found = hops if not found or found is hops else _united(found, hops)
+                hops = home.hops if home.holes is None else self.ask(cell, event, names)
+                found = hops if not found or found is hops else united(found, hops)
             if find_pile is not None and (pile := find_pile(key)) is not None:
                 piles = (*piles, pile)
         return self._add_ranged(piles, event, names, found) if piles else found
@@ -250,7 +250,7 @@ class Index:
                 break
         return found
 
-    def _ask(self, cell: Record | Crowd, event: Event, names: Names) -> tuple[str, ...]:
+    def ask(self, cell: Record | Crowd, event: Event, names: Names) -> tuple[str, ...]:
         """The hops behind a cell that contains the event and whose clients may have holes."""
         if type(cell) is Crowd:
             return self._ask_crowd(cell, event)
@@ -273,7 +273,7 @@ class Index:
         return home.hops if hole is None or hole.stamp < cell.stamp else ()
 
     def _ask_crowd(self, cell: Crowd, event: Event) -> tuple[str, ...]:
-        """Apart from `_ask`, which is faster without the variables that this shares with its inner loops."""
+        """Apart from `ask`, which is faster without the variables that this shares with its inner loops."""
         if cell.home is not self._in_doubt:
             self._settle(cell)
         if cell.home.holes is None:
@@ -374,5 +374,5 @@ def _holds(record: Record, event: Event, memo: Memo) -> bool:
     return hole is None or hole.stamp < record.stamp
 
 
-def _united(hops: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+def united(hops: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     return hops + tuple([hop for hop in others if hop not in hops])

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from broker.filters import Event, Overlap
 from broker.hops import Hop, Sends, broker_hop, client_hop
+from broker.matching import hops_of_each
 from broker.prt import PRT
 from broker.records import Record, RoutingError
 from broker.srt import SRT
@@ -43,7 +44,7 @@ class Routing:
         self.srt = SRT(overlap)
         self.prt = PRT(overlap)
         self.wanted_by = self._hops = self.prt.index.hops
-        """The hops with a subscriber to an event, where it came from included. The hot path."""
+        """The hops with a subscriber to an event, where it came from included."""
         self.unfinished: Sequence[Sized] = ()
         """Where open transactions are kept; the broker tells."""
         self._lives: dict[str, tuple[int, Hop]] = {}
@@ -68,6 +69,13 @@ class Routing:
         if source in hops:
             return _without(hops, source)
         return hops
+
+    def wanted_by_each(self, events: Sequence[Event]) -> list[Collection[Hop]]:
+        """`wanted_by` of many events. The hot path."""
+        index = self.prt.index
+        if self._tags and any(map(index.is_undecided, events)):
+            return list(map(self.wanted_by, events))
+        return hops_of_each(index, events)
 
     def hops_of_step(self, event: Event, tag: str, step: int) -> Collection[Hop]:
         """The hops that a transaction's publication is for: it sees what the transaction wrote before it."""

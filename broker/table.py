@@ -75,21 +75,22 @@ FindCell = Callable[[Key], Cell | None]
 FindPile = Callable[[Key], Pile | None]
 Step = tuple[Callable[[Event], Key], FindCell | None, FindPile | None]
 """How to take a key out of an event, and what to look up by it: one key serves two groups."""
-Plan = tuple[tuple[Step, ...], tuple[Pile, ...]]
-"""The look-ups, and the piles of those that require no value: they are in question for every event."""
-NOWHERE_TO_ASK: Plan = ((), ())
+Lookup = tuple[Names, Mapping[Key, Cell] | None, Mapping[Key, Pile] | None]
+"""The same for many events: the names whose values make a key, and what is filed under it."""
+Plan = tuple[tuple[Step, ...], tuple[Pile, ...], tuple[Lookup, ...]]
+"""The steps; the piles of those that require no value: they are in question for every event; the look-ups."""
+NOWHERE_TO_ASK: Plan = ((), (), ())
 """For events with names that no filter of the table can do with."""
 
 
 class ExactGroup:
     """Filters with values and `anything()` on the same names, without ranges: a cell's records all match."""
 
-    __slots__ = ("cells", "equal", "key_of", "needed")
+    __slots__ = ("cells", "equal", "needed")
 
     def __init__(self, needed: Names, equal: Names) -> None:
         self.needed = needed
         self.equal = equal
-        self.key_of: Callable[[Event], Key] = picker(equal)
         self.cells: dict[Key, Cell] = {}
 
     def __bool__(self) -> bool:
@@ -121,12 +122,11 @@ class ExactGroup:
 class RangedGroup:
     """Filters with values on the same names and a range on the same axis, the lead; beyond that they differ."""
 
-    __slots__ = ("_lead", "equal", "key_of", "needed", "piles", "records")
+    __slots__ = ("_lead", "equal", "needed", "piles", "records")
 
     def __init__(self, needed: Names, equal: Names, lead: Axis) -> None:
         self.needed = needed
         self.equal = equal
-        self.key_of: Callable[[Event], Key] = picker(equal)
         self._lead = lead
         self.piles: dict[Key, Pile] = {}
         self.records = 0
@@ -194,8 +194,9 @@ class Plans(dict[Names, Plan]):
         ranged = [group for group in groups if isinstance(group, RangedGroup)]
         # Where the most records are now, all hops are found the soonest.
         ranged.sort(key=lambda group: -group.records)
-        steps, piles = _steps(exact, ranged), tuple(g.piles[()] for g in ranged if not g.equal)
-        plan = self[names] = (steps, piles) if steps or piles else NOWHERE_TO_ASK
+        lookups, piles = _lookups(exact, ranged), tuple(g.piles[()] for g in ranged if not g.equal)
+        steps = tuple(_step(*lookup) for lookup in lookups)
+        plan = self[names] = (steps, piles, lookups) if steps or piles else NOWHERE_TO_ASK
         return plan
 
 
@@ -231,7 +232,7 @@ class Table:
 
     def newest(self, event: Event, names: Names) -> Record | None:
         """Of the records that contain the event, the one with the largest stamp; `names` are the event's."""
-        steps, piles = self.plans[names]
+        steps, piles, _ = self.plans[names]
         last: Record | None = None
         for key_of, find, find_pile in steps:
             key = key_of(event)
@@ -251,7 +252,7 @@ class Table:
     def has_any(self, event: Event, names: Names) -> bool:
         """Whether some record contains the event. A record that is found is not looked at: among a million
         it is far away in memory."""
-        steps, piles = self.plans[names]
+        steps, piles, _ = self.plans[names]
         for key_of, find, find_pile in steps:
             key = key_of(event)
             if find is not None and find(key) is not None:
@@ -265,7 +266,7 @@ class Table:
 
     def matching(self, event: Event, names: Names) -> Iterator[Record]:
         """The records that contain the event."""
-        steps, piles = self.plans[names]
+        steps, piles, _ = self.plans[names]
         for key_of, find, find_pile in steps:
             key = key_of(event)
             if find is not None and (cell := find(key)) is not None:
@@ -325,19 +326,23 @@ def _parts(record: Record) -> list[Record]:
     return [Record(record.kind, record.client, record.stamp, f, home=record.home) for f in filters]
 
 
-def _steps(exact: Iterable[ExactGroup], ranged: Iterable[RangedGroup]) -> tuple[Step, ...]:
-    """The look-ups in these groups; those by the same names have the key in common, as far as they go in pairs."""
-    waiting: defaultdict[Names, deque[FindPile]] = defaultdict(deque)
+def _lookups(exact: Iterable[ExactGroup], ranged: Iterable[RangedGroup]) -> tuple[Lookup, ...]:
+    """Into these groups; those by the same names have the key in common, as far as they go in pairs."""
+    waiting: defaultdict[Names, deque[Mapping[Key, Pile]]] = defaultdict(deque)
     for group in ranged:
         if group.equal:
-            waiting[group.equal].append(group.piles.get)
-    steps: list[Step] = []
+            waiting[group.equal].append(group.piles)
+    lookups: list[Lookup] = []
     for cells in exact:
         partners = waiting.get(cells.equal)
-        steps.append((cells.key_of, cells.cells.get, partners.popleft() if partners else None))
-    for equal, finds in waiting.items():
-        steps += [(picker(equal), None, find) for find in finds]
-    return tuple(steps)
+        lookups.append((cells.equal, cells.cells, partners.popleft() if partners else None))
+    for equal, piles in waiting.items():
+        lookups += [(equal, None, by_key) for by_key in piles]
+    return tuple(lookups)
+
+
+def _step(names: Names, cells: Mapping[Key, Cell] | None, piles: Mapping[Key, Pile] | None) -> Step:
+    return picker(names), None if cells is None else cells.get, None if piles is None else piles.get
 
 
 def picker(keys: Sequence[Any]) -> Callable[[Any], Key]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from broker.filters import make_filter
 from broker.index import Index, Record
+from broker.table import NOWHERE_TO_ASK
 from broker.wire import NO_KEY, Kind, Stamp
 
 CLIENTS = {"c1": "north", "c2": "north", "c3": "south", "c4": "east"}
@@ -34,6 +35,6 @@ def assert_nothing_left(index: Index) -> None:
     assert list(index) == []
     for name in ("_clients", "_hops", "_tagged", "_answers"):
         assert not getattr(index, name), name
-    assert set(index._plans.values()) <= {((), ())}
+    assert set(index.plans.values()) <= {NOWHERE_TO_ASK}
     assert not index._wanted
     assert not index.undecided

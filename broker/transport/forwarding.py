@@ -3,14 +3,15 @@
 Whatever a read leads to is gathered per destination and written at the end of that turn of the loop; but
 what a message other than a publication leads to leaves before the next one of its frame is taken, so that
 its receivers work while we do.
-Publications take the short cut of `Routing.wanted_by` and travel as the bytes they came as. A source
+Publications take the short cut of `Routing.wanted_by_each` and travel as the bytes they came as. A source
 whose destination is full waits (`broker.transport.peer`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Literal, Protocol
 
 from msgspec import Raw
@@ -69,15 +70,16 @@ class Forwarder:
             return  # the peer has only told what it has processed
         if peer.waits_for or peer.held.frames:
             peer.held.append(messages, body)
-        elif Publish not in map(type, messages) and len(body) <= MESSAGE_BYTES_MAX:
-            self._obey(peer, messages, len(body))
-        elif count == 1 and peer.kind == "broker":
-            hops = self._core.routing.wanted_by(messages[0].event)  # type: ignore[union-attr]
-            if hops:
-                self._put(wire.split(body, 1), 1, hops, peer.hop)
-            peer.done(1, len(body))
-        else:
-            self._process(peer, messages, body)
+            return
+        try:
+            if Publish not in map(type, messages) and len(body) <= MESSAGE_BYTES_MAX:
+                self._obey(peer, messages, len(body))
+            elif count == 1 and len(body) <= MESSAGE_BYTES_MAX:
+                self._forward_one(peer, messages[0], body)  # type: ignore[arg-type]
+            else:
+                self._process(peer, messages, body)
+        except ProtocolError as error:
+            raise WireError(str(error)) from error
 
     def release(self, peer: Peer) -> None:
         """Its destinations have room again: go on with what was held."""
@@ -85,69 +87,74 @@ class Forwarder:
             messages, body = peer.held.popleft()
             try:
                 self._process(peer, messages, body)
-            except WireError as error:
+            except (ProtocolError, WireError) as error:
                 peer.held.clear()
-                peer.stream.fail(error)
+                peer.stream.fail(str(error))
                 self._owner.failed(peer.stream)
                 break
             self.flush(peer)
         self.flush(peer)
 
     def _process(self, peer: Peer, messages: list[AnyMessage], body: bytes) -> None:
-        """In order. Publications that go the same way, one behind the other, are put there together."""
-        source = peer.hop
-        wanted_by = self._core.routing.wanted_by
-        refusal = self._core.refusals(peer.name) if peer.kind == "client" else None
+        """In order. Publications that stand one behind the other are decided on together."""
         cutter = Cutter(body, len(messages))
-        if len(body) > MESSAGE_BYTES_MAX and refusal is not None:
+        if len(body) > MESSAGE_BYTES_MAX and peer.kind == "client":
             cutter.check_sizes()
-        place = run_start = 0
-        run_hops: Collection[Hop] = ()
+        place = 0
         try:
-            for place, message in enumerate(messages):
-                if type(message) is Publish and (refusal is None or not (reason := refusal(message))):
-                    hops = wanted_by(message.event)
-                    if hops is not run_hops:
-                        if run_hops:
-                            self._put(cutter.cut(run_start, place), place - run_start, run_hops, source)
-                        run_start, run_hops = place, hops
+            for kind, run in groupby(messages, type):
+                if kind is Publish:
+                    publications: list[Publish] = list(run)  # type: ignore[arg-type]
+                    self._forward(peer, publications, place, cutter)
+                    place += len(publications)
                     continue
-                if run_hops:
-                    self._put(cutter.cut(run_start, place), place - run_start, run_hops, source)
-                    run_hops = ()
-                if type(message) is Publish:
-                    self._put([wire.encode(Refused(message.id, reason))], 1, (source,))
-                else:
+                for message in run:
                     self._take(peer, message, place + 1)
-                    wanted_by = self._core.routing.wanted_by  # it may have come or gone with a transaction
-            place = len(messages)
-        except ProtocolError as error:
+                    place += 1
+        except ProtocolError:
             # What stands before it has been done, and must not be asked for again.
             peer.done(place + 1, 0)
-            raise WireError(str(error)) from error
-        finally:
-            if run_hops:
-                self._put(cutter.cut(run_start, place), place - run_start, run_hops, source)
+            raise
         peer.done(len(messages), len(body))
+
+    def _forward_one(self, peer: Peer, message: Publish, body: bytes) -> None:
+        """A publication that has come alone."""
+        peer.link.done(1, len(body))
+        reason = self._core.admit(peer.name, message) if peer.kind == "client" else ""
+        if reason:
+            self._put([wire.encode(Refused(message.id, reason))], 1, (peer.hop,))
+        elif hops := self._core.routing.wanted_by(message.event):
+            self._put(wire.split(body, 1), 1, hops, peer.hop)
+        peer.report_in_time()
+
+    def _forward(self, peer: Peer, messages: Sequence[Publish], start: int, cutter: Cutter) -> None:
+        """Publications, from this place of a frame on; those that go the same way are put there together."""
+        refused = self._core.refused(peer.name, messages) if peer.kind == "client" else {}
+        answers = self._core.routing.wanted_by_each([message.event for message in messages])
+        for place, reason in refused.items():
+            answers[place] = ()
+            self._put([wire.encode(Refused(messages[place].id, reason))], 1, (peer.hop,))
+        for hops, run in groupby(answers):
+            end = start + len(list(run))
+            if hops:
+                self._put(cutter.cut(start, end), end - start, hops, peer.hop)
+            start = end
 
     def _obey(self, peer: Peer, messages: Sequence[AnyMessage], byte_count: int) -> None:
         """A frame without publications. Whoever gets something of it works on that while we go on."""
         source, link, left = peer.hop, peer.link, len(messages)
-        try:
-            for message in messages:
-                left -= 1
-                link.done(1, 0 if left else byte_count)  # what is sent now tells it
-                if self._messages is not None:
-                    self._note("arrived", source, link.processed, message)
-                ready = self._core.handle(self._loop.time(), source, message)
-                if len(ready.sends) == 1 and not self._dirty:
-                    self._send(*ready.sends[0], peer)
-                    self._tell(ready)
-                else:
-                    self.perform(ready)
-                    self.flush(peer)
-        except ProtocolError as error:
-            raise WireError(str(error)) from error
+        for message in messages:
+            left -= 1
+            link.done(1, 0 if left else byte_count)  # what is sent now tells it
+            if self._messages is not None:
+                self._note("arrived", source, link.processed, message)
+            ready = self._core.handle(self._loop.time(), source, message)
+            if len(ready.sends) == 1 and not self._dirty:
+                self._send(*ready.sends[0], peer)
+                self._tell(ready)
+            else:
+                self.perform(ready)
+                self.flush(peer)
         if self._expiry is None:
             self._watch_lifetimes()
         peer.report_in_time()

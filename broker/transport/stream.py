@@ -83,7 +83,7 @@ class Stream(asyncio.Protocol):
                     break
                 start = next_start
         except WireError as error:
-            self.fail(error)
+            self.fail(str(error))
         owner.turn_ended(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -108,9 +108,9 @@ class Stream(asyncio.Protocol):
         """Outside the link's numbering: greetings and goodbyes."""
         self.write(wire.frame(wire.encode(message), 1, 0, 0))
 
-    def fail(self, error: WireError) -> None:
+    def fail(self, reason: str) -> None:
         """The peer broke the protocol: tell it, and take nothing more from it."""
-        self.fault = wire.brief(str(error))
+        self.fault = wire.brief(reason)
         self.close(Goodbye("protocol", self.fault))
 
     def close(self, goodbye: Goodbye | None = None) -> None:

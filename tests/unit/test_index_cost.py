@@ -125,7 +125,7 @@ def test_plans_for_events_of_many_shapes_are_bounded() -> None:
     index = filled(record("sub", "c1", 1, {"a": 1}))
     for n in range(3000):
         assert set(index.hops({"a": 1, f"n{n}": 1})) == {"north"}
-    assert len(index._plans) <= table.PLANS_MAX
+    assert len(index.plans) <= table.PLANS_MAX
 
 
 def test_equal_parts_of_decoded_records_are_kept_once() -> None:

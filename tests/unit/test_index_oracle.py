@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
+from itertools import chain, count
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker import boxes, buckets, table
+from broker import batch, boxes, buckets, table
 from broker import index as index_module
 from broker.filters import Event, Filter, Interval, Predicate, Value, anything, between, make_filter, one_of
 from broker.index import Index, Record
+from broker.matching import hops_of_each
 from broker.wire import Kind
 from tests.indexing import CLIENTS, assert_nothing_left, record, stamp
 
@@ -53,6 +54,11 @@ def agree(index: Index, oracle: Oracle, event: Event) -> None:
     assert index.is_undecided(event) == undecided, event
 
 
+def agree_on_all(index: Index, seen: list[Event]) -> None:
+    """Asked together, they get what each gets alone."""
+    assert list(map(sorted, hops_of_each(index, seen))) == list(map(sorted, map(index.hops, seen))), seen
+
+
 @contextmanager
 def small_limits(shapes_max: int = 3) -> Iterator[None]:
     """Few records fill a list, a box, a bucket, a cache: what otherwise takes thousands."""
@@ -68,6 +74,7 @@ def small_limits(shapes_max: int = 3) -> Iterator[None]:
         patch.setattr(boxes, "VIEWS_MAX", 2)
         patch.setattr(index_module, "ANSWERS_MAX", 2)
         patch.setattr(index_module, "SCAN_MAX", 3)
+        patch.setattr(batch, "BATCH_MIN", 2)
         yield
 
 
@@ -96,6 +103,10 @@ predicates: st.SearchStrategy[Predicate] = st.one_of(
 filters = st.dictionaries(st.sampled_from("abc"), predicates, max_size=3).map(make_filter)
 ranges = st.fixed_dictionaries({"a": intervals(), "b": intervals()}).map(make_filter)
 events = st.dictionaries(st.sampled_from("abcd"), values, max_size=4)
+few_values: st.SearchStrategy[Value] = st.sampled_from([1, 1.0, 2, "a"])
+events_alike = st.sampled_from(["", "a", "ab", "abc", "ba", "dcb"]).flatmap(
+    lambda names: st.lists(st.fixed_dictionaries(dict.fromkeys(names, few_values)), min_size=3, max_size=6)
+)
 KINDS: tuple[Kind, ...] = ("sub", "sub", "adv", "usub", "uadv")
 kinds = st.sampled_from(KINDS)
 
@@ -146,14 +157,18 @@ class Session:
 
 
 @settings(max_examples=100)
-@given(st.data(), st.lists(events, min_size=4, max_size=8))
-def test_it_agrees_with_the_definition_after_every_change(data: st.DataObject, seen: list[Event]) -> None:
+@given(st.data(), st.lists(events, min_size=4, max_size=8), st.lists(events_alike, min_size=1, max_size=2))
+def test_it_agrees_with_the_definition_after_every_change(
+    data: st.DataObject, seen: list[Event], alike: list[list[Event]]
+) -> None:
     session, numbers = Session(), count(1)
     with small_limits(data.draw(st.sampled_from((3, 8, table.SHAPES_MAX)))):
         for _ in range(data.draw(st.integers(0, 40))):
             session.apply(data, numbers)
             for event in seen:
                 agree(session.index, session.oracle, event)
+            agree_on_all(session.index, [*seen, *chain(*alike)])
+            agree_on_all(session.index, alike[0])
         assert {id(r) for r in session.index} == {id(r) for r in session.oracle.records}
         assert len(session.index) == len(session.oracle.records)
 
@@ -237,9 +252,34 @@ def test_holes_of_one_shape_and_then_of_others_agree_with_the_definition_while_t
             seen: list[Event] = [{"p": 1}, {"p": 1.0, "i": random.randrange(7)}, {"p": "1", "i": 2, "q": 0}]
             for event in seen:
                 assert set(index.hops(event)) == oracle.hops(event), event
+            agree_on_all(index, [{"p": 1, "i": value} for value in range(7)])
         while oracle.records:
             index.remove(oracle.records.pop())
     assert_nothing_left(index)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_events_asked_together_agree_with_each_alone_while_values_ranges_and_holes_change(seed: int) -> None:
+    random = Random(seed)
+    index = Index()
+    filed: list[Record] = []
+
+    def constraints() -> dict[str, object]:
+        low = random.randrange(10)
+        n = random.choice((low, anything(), between(low, low + 2), one_of(low, low + 3)))
+        chosen: dict[str, object] = {"p": random.choice(("p1", "p2")), "n": n}
+        return chosen if random.random() < 0.7 else {"p": chosen["p"]}
+
+    with small_limits(table.SHAPES_MAX):
+        for number in range(200):
+            if random.random() < 0.6 or not filed:
+                kind: Kind = "usub" if random.random() < 0.2 else "sub"
+                filed.append(record(kind, random.choice(sorted(CLIENTS)), number, constraints()))
+                index.add(filed[-1], CLIENTS[filed[-1].client])
+            else:
+                index.remove(filed.pop(random.randrange(len(filed))))
+            agree_on_all(index, [{"p": random.choice(("p1", "p2", "p3")), "n": n} for n in range(12)])
+            agree_on_all(index, [{"n": n, "p": "p1"} for n in range(12)])
 
 
 def random_filter(random: Random) -> Filter:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.filters import INTEGER_MAX, INTEGER_MIN, FilterError
-from broker.limits import LimitExceeded, Limits, check_publication, publication_test
+from broker.limits import LimitExceeded, Limits, are_good, check_publication
 
 LIMITS = Limits(payload_bytes_max=4, attributes_max=2, text_length_max=3)
 
@@ -17,10 +17,8 @@ LIMITS = Limits(payload_bytes_max=4, attributes_max=2, text_length_max=3)
     [{}, {"a": 1}, {"abc": "xyz"}, {"a": INTEGER_MIN, "b": INTEGER_MAX}, {"a": 1e300, "b": float("-inf")}],
 )
 def test_what_is_within_the_limits_passes_both(event: Any) -> None:
-    is_good = publication_test(LIMITS)
-    for _ in range(2):  # the second time all names are known
-        assert is_good(event, b"1234")
-        check_publication(event, b"1234", LIMITS)
+    assert are_good([event, {"b": 0}, {"b": "x", "a": 0.5}, event, {}] * 4, [b"1234", b""], LIMITS)
+    check_publication(event, b"1234", LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -40,8 +38,9 @@ def test_what_is_within_the_limits_passes_both(event: Any) -> None:
     ],
 )
 def test_what_is_beyond_them_passes_neither(event: Any, payload: bytes) -> None:
-    is_good = publication_test(LIMITS)
-    for _ in range(2):
-        assert not is_good(event, payload)
-        with pytest.raises((FilterError, LimitExceeded)):
-            check_publication(event, payload, LIMITS)
+    company: list[list[Any]] = [[], [{"a": 1}], [{"a": "x"}, {"a": 0.5}], [{}]]
+    for others in company:
+        for events in ([*others, event], [event, *others]):
+            assert not are_good(events * 4, [b"1", payload], LIMITS)
+    with pytest.raises((FilterError, LimitExceeded)):
+        check_publication(event, payload, LIMITS)
