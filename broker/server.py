@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import partial
 from typing import Any
 
 from broker import greeting, status, wire
@@ -128,7 +129,7 @@ class Server:
             stream.say(self._hello(stream.context))
         else:
             stream.body_bytes_max = GREETING_BYTES_MAX
-            self._loop.call_later(HANDSHAKE_S_MAX, self._check_handshake, stream)
+            stream.limit(HANDSHAKE_S_MAX, partial(self._check_handshake, stream))
 
     def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         messages = wire.decode(body)

@@ -7,13 +7,15 @@ advertises thousands of things.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from broker.filters import Event, Filter, Interval, OneOf, overlaps, subsumes
 from broker.index import Index, Record
 from broker.wire import NO_KEY
 
 Test = Callable[[Event], bool]
+Part = tuple[Filter, bool, Test]
 
 PARTS_MAX = 64
 """So many are looked at one by one."""
@@ -21,10 +23,10 @@ PARTS_MAX = 64
 
 class Space:
     def __init__(self) -> None:
-        self._parts: list[tuple[Filter, bool, Test]] = []
+        self._parts: list[Part] = []
         """Newest first: the first that contains an event decides."""
         self._many: Many | None = None
-        self.contains: Test = self._search
+        self.contains: Test = partial(_decide, self._parts)
         """Whether the client may publish the event."""
 
     def change(self, positive: bool, filter_: Filter) -> None:
@@ -42,13 +44,13 @@ class Space:
             kept = [(Filter((), ()), True, self._many.contains)]
         self._parts = kept
         # Most clients advertise one thing: then its test is the answer.
-        self.contains = kept[0][2] if len(kept) == 1 and kept[0][1] else self._search
+        self.contains = kept[0][2] if len(kept) == 1 and kept[0][1] else partial(_decide, kept)
 
-    def _search(self, event: Event) -> bool:
-        for _, positive, test in self._parts:
-            if test(event):
-                return positive
-        return False
+def _decide(parts: Iterable[Part], event: Event) -> bool:
+    for _, positive, test in parts:
+        if test(event):
+            return positive
+    return False
 
 
 class Many:

@@ -33,11 +33,10 @@ async def carry(channel: Channel, owner: StreamOwner, host: str, port: int) -> s
         if channel.stream is not stream:
             stream.abort(f"no greeting within {limit_s:g} s")
 
-    timer = loop.call_later(limit_s, check_welcome)
+    stream.limit(limit_s, check_welcome)
     try:
         return await asyncio.shield(stream.closed)
     finally:
-        timer.cancel()
         stream.abort()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from broker import wire
@@ -43,6 +44,7 @@ class Stream(asyncio.Protocol):
         """Loop time of the last bytes."""
         self._reason = "the connection was lost"
         self._loop = asyncio.get_running_loop()
+        self._limit: asyncio.TimerHandle | None = None
         self.closed: asyncio.Future[str] = self._loop.create_future()
 
     @property
@@ -92,9 +94,21 @@ class Stream(asyncio.Protocol):
         self._transport = None
         self._is_closing = True
         self._parts.clear()
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
         self._owner.stream_closed(self, self._reason)
         if not self.closed.done():
             self.closed.set_result(self._reason)
+
+    def limit(self, seconds: float, expired: Callable[[], None]) -> None:
+        """Calls `expired` then, unless another limit has taken its place or the connection has ended.
+
+        A timer of the loop alone would keep what is left of a connection until its time comes: whoever
+        connects and leaves a thousand times a second would fill our memory."""
+        if self._limit is not None:
+            self._limit.cancel()
+        self._limit = self._loop.call_later(seconds, expired)
 
     def write(self, data: bytes) -> None:
         if self._transport is not None and not self._is_closing:
@@ -129,7 +143,7 @@ class Stream(asyncio.Protocol):
             self._transport.write_eof()
         else:
             self._transport.close()
-        self._loop.call_later(CLOSE_S_MAX, self.abort)
+        self.limit(CLOSE_S_MAX, self.abort)
 
     def answer_ping(self) -> None:
         self.write(SIGN_OF_LIFE)

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = 62
 AT_ONCE = 40
-RSS_GROWTH_MAX = 8 << 20
+RSS_GROWTH_MAX = 2 << 20
 
 
 def resident_bytes(pid: int) -> int:

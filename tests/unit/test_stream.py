@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import time
+import weakref
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -180,3 +182,36 @@ def test_nothing_is_handed_over_behind_the_frame_on_which_the_owner_closed() -> 
         assert transport.ended == "closed"
 
     with_stream(test)
+
+
+def test_what_is_left_of_a_connection_that_has_ended_is_not_kept_by_its_limits() -> None:
+    async def run() -> None:
+        stream = Stream(Owner())
+        stream.connection_made(Transport())
+        stream.limit(60.0, stream.abort)
+        stream.close(Goodbye("stopping", "b1 is stopping"))
+        left = weakref.ref(stream)
+        stream.connection_lost(None)
+        del stream
+        assert left() is None
+
+    gc.collect()
+    gc.disable()  # by nothing at all, that is: what is no cycle needs no collector
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()
+
+
+def test_of_two_limits_the_later_one_counts() -> None:
+    async def run() -> list[str]:
+        expired: list[str] = []
+        stream = Stream(Owner())
+        stream.connection_made(Transport())
+        stream.limit(0.001, lambda: expired.append("first"))
+        stream.limit(0.01, lambda: expired.append("second"))
+        while not expired:
+            await asyncio.sleep(0.001)
+        return expired
+
+    assert asyncio.run(run()) == ["second"]
