@@ -233,8 +233,9 @@ class Server:
     def _let_in(self, hop: Hop, stream: Stream, hello: Hello) -> None:
         """A new client; the rest of the overlay may still object."""
         config = self._config
-        hold_bytes = min(HOLD_BYTES, config.queue_bytes_max // 4)
-        peer = Peer(hop, "client", config.clients, config.silence_ms / 1e3, hold_bytes)
+        peer = Peer(hop, "client", config.clients, config.silence_ms / 1e3)
+        peer.hold_bytes = min(HOLD_BYTES, config.queue_bytes_max // 4)
+        peer.patience_s = config.patience_ms / 1e3
         self.peers[hop] = peer
         self._attach(peer, stream, hello.incarnation, 0, self._welcome(0))
         self._forwarder.handle(hop, ClientArrived(hello.incarnation))

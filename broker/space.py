@@ -46,6 +46,7 @@ class Space:
         # Most clients advertise one thing: then its test is the answer.
         self.contains = kept[0][2] if len(kept) == 1 and kept[0][1] else partial(_decide, kept)
 
+
 def _decide(parts: Iterable[Part], event: Event) -> bool:
     for _, positive, test in parts:
         if test(event):

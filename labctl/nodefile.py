@@ -30,6 +30,7 @@ class Common:
     overlap: Overlap = "all"
     grace_ms: int | None = None
     silence_ms: int | None = None
+    patience_ms: int | None = None
     queue_bytes_max: int | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     history_folder: str | None = None
@@ -83,7 +84,7 @@ def emit(node: Node) -> str:
     """The node as TOML; a section that would say nothing is left out."""
     common = node.common
     top: dict[str, Plain] = {"id": node.id, "listen": node.listen, "overlap": common.overlap}
-    for name in ("grace_ms", "silence_ms", "queue_bytes_max"):
+    for name in ("grace_ms", "silence_ms", "patience_ms", "queue_bytes_max"):
         value: int | None = getattr(common, name)
         if value is not None:
             top[name] = value

@@ -2,8 +2,8 @@
 
 A destination whose queue has grown past its `hold_bytes` makes the sources that feed it wait: their frames
 are kept unprocessed, so their windows close and they slow down. A client that does not move at all is
-not waited for (`STALL_S`): its queue may grow to the broker's limit, then it is disconnected. So one
-stalled subscriber costs others at most `STALL_S`, and never more memory than the limit.
+waited for no longer than `patience_s`: its queue may grow to the broker's limit, then it is disconnected.
+So one stalled subscriber costs others at most that time, and never more memory than the limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from broker.wire import BODY_BYTES_MAX, AnyMessage, WireError
 
 HOLD_BYTES = 2 << 20
 """Unless the limit on a client's queue is lower: its sources must wait before it is disconnected."""
-STALL_S = 0.25
+PATIENCE_S = 0.25
+LOOKS = 5
+"""At a client within that time, none of which may find it moved. A broker that did not get a processor for a
+while, and has yet to read what its clients said meanwhile, has missed one of them only."""
 HELD_BYTES_MAX = 4 * WINDOW_BYTES + BODY_BYTES_MAX
 """A window of messages, each in a frame of its own, and the frame that overfills it."""
 
@@ -57,10 +60,10 @@ class Peer(Channel):
         kind: Literal["broker", "client"],
         delay: Delay,
         silence_s: float,
-        hold_bytes: int = HOLD_BYTES,
     ) -> None:
         super().__init__(hop, delay, silence_s)
-        self.hold_bytes = hold_bytes
+        self.hold_bytes = HOLD_BYTES
+        self.patience_s = PATIENCE_S
         self.hop = hop
         self.kind = kind
         self.name = hop.partition(":")[2]
@@ -98,7 +101,7 @@ class Peer(Channel):
             self.grace_timer.cancel()
         self.close()
 
-    def _watch(self, release: Callable[[Peer], None]) -> None:
+    def _watch(self, release: Callable[[Peer], None], looks: int = LOOKS) -> None:
         before, had_work = self.link.sent_processed, self.link.queue_messages > 0
 
         def look() -> None:
@@ -106,13 +109,15 @@ class Peer(Channel):
             if not self.waited_for_by:
                 return
             # What is still on its emulated way is not the peer's fault.
-            if had_work and self.link.sent_processed == before:
+            if not had_work or self.link.sent_processed != before:
+                self._watch(release)
+            elif looks > 1:
+                self._watch(release, looks - 1)
+            else:
                 self.stalled = True
                 self._let_go(release)
-            else:
-                self._watch(release)
 
-        self._stall_timer = self._loop.call_later(STALL_S, look)
+        self._stall_timer = self._loop.call_later(self.patience_s / LOOKS, look)
 
     def _let_go(self, release: Callable[[Peer], None]) -> None:
         if self._stall_timer is not None:

