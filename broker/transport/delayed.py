@@ -1,10 +1,10 @@
 """Holds what is to be sent until its emulated delay has passed.
 
-A wake-up comes late by what the kernel and the loop need, typically 50 to 100 microseconds; that would
-be added to every delay. So a sender aims ahead by a *lead* that it learns: each wake-up after the due
-time makes it a little longer, each one before it a little shorter, which settles where half of the
-wake-ups are early and half late, that is, where the median error is zero. Nothing spins, and a link at
-rest costs nothing.
+A wake-up comes late by what the kernel and the loop need, typically 50 to 100 microseconds, and several
+hundred on a virtual machine whose idle processors are slow to come back; that would be added to every
+delay. So a sender aims ahead by a *lead* that it learns: each wake-up after the due time makes it a little
+longer, each one before it a little shorter, which settles where half of the wake-ups are early and half
+late, that is, where the median error is zero. Nothing spins, and a link at rest costs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker.transport.timer import PreciseTimer, Timer
 T = TypeVar("T")
 
 LEAD_S_INITIAL = 60e-6
-LEAD_S_MAX = 150e-6
+LEAD_S_MAX = 400e-6
 """Nothing leaves earlier than this before its time, however late the wake-ups of a busy process are."""
 LEAD_S_STEP = 2e-6
 

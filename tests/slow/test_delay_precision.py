@@ -21,71 +21,71 @@ MESSAGES = 100
 TOLERANCE_MS = 0.1
 PATIENCE_S = 120
 
-Runner = Callable[[Coroutine[Any, Any, list[float]]], list[float]]
+LINK = "b1>b2"
+
+Runner = Callable[[Coroutine[Any, Any, Any]], Any]
 LOOPS = pytest.mark.parametrize("run", [uvloop.run, asyncio.run], ids=["uvloop", "asyncio"])
 
 
-async def achieved_ms(delay: Delay, gap_s: Callable[[int], float]) -> list[float]:
-    """From handing over to release, of each message."""
-    achieved: list[float] = []
+async def nearest_median_ms(
+    delay: Delay, gap_s: Callable[[int], float], tolerance_ms: float = TOLERANCE_MS
+) -> float:
+    """How much later than asked messages leave at the median; of short measurements of one sender, until one
+    is right: what else runs on the machine can spoil one and many, a bad timer spoils all."""
+    asked = DelayLine(delay, LINK)
+    errors_ms: list[float] = []
+    medians_ms: list[float] = []
 
-    def release(pushed_at: list[float]) -> None:
+    def release(due: list[float]) -> None:
         now = time.monotonic()
-        achieved.extend(1e3 * (now - pushed) for pushed in pushed_at)
+        errors_ms.extend(1e3 * (now - asked_for) for asked_for in due)
 
-    sender = DelayedSender(DelayLine(delay, "b1>b2"), release)
+    sender = DelayedSender(DelayLine(delay, LINK), release)
+    deadline = time.monotonic() + PATIENCE_S
     try:
-        for i in range(MESSAGES):
-            sender.push(time.monotonic())
-            await asyncio.sleep(gap_s(i))
-        while len(sender):
-            await asyncio.sleep(delay.delay_ms / 1e3)
+        while time.monotonic() < deadline:
+            errors_ms.clear()
+            for i in range(MESSAGES):
+                sender.push(asked.due(time.monotonic()))
+                await asyncio.sleep(gap_s(i))
+            while len(sender):
+                await asyncio.sleep(delay.delay_ms / 1e3)
+            assert len(errors_ms) == MESSAGES
+            medians_ms.append(statistics.median(errors_ms))
+            if abs(medians_ms[-1]) <= tolerance_ms:
+                break
     finally:
         sender.close()
-    assert len(achieved) == MESSAGES
-    return achieved
-
-
-def nearest_median(
-    run: Runner,
-    delay: Delay,
-    gap_s: Callable[[int], float],
-    asked_ms: float,
-    tolerance_ms: float = TOLERANCE_MS,
-) -> float:
-    """Of short measurements, until one is right: what else runs on the machine, or takes its processors away,
-    can spoil one and many, a bad timer spoils all."""
-    medians = []
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        medians.append(statistics.median(run(achieved_ms(delay, gap_s))))
-        if abs(medians[-1] - asked_ms) <= tolerance_ms:
-            break
-    return min(medians, key=lambda median: abs(median - asked_ms))
+    return min(medians_ms, key=abs)
 
 
 @LOOPS
 @pytest.mark.parametrize("delay_ms", [0.5, 2.2, 3.3])
 def test_the_median_delay_is_within_a_tenth_of_a_millisecond(run: Runner, delay_ms: float) -> None:
     # One message at a time, and none at a regular phase of the loop's own millisecond.
-    delay = Delay(delay_ms=delay_ms)
-    assert nearest_median(run, delay, lambda i: (delay_ms + 1 + i % 7 / 7) / 1e3, delay_ms) == pytest.approx(
-        delay_ms, abs=TOLERANCE_MS
-    )
+    measured = nearest_median_ms(Delay(delay_ms=delay_ms), lambda i: (delay_ms + 1 + i % 7 / 7) / 1e3)
+    assert abs(run(measured)) <= TOLERANCE_MS
 
 
 @LOOPS
 def test_the_median_holds_when_many_messages_are_under_way(run: Runner) -> None:
-    median = nearest_median(run, Delay(delay_ms=20), lambda _: 0.5e-3, 20)
-    assert median == pytest.approx(20, abs=TOLERANCE_MS)
+    assert abs(run(nearest_median_ms(Delay(delay_ms=20), lambda _: 0.5e-3))) <= TOLERANCE_MS
 
 
 @LOOPS
-def test_the_median_of_a_log_normal_delay_is_the_asked_one(run: Runner) -> None:
+def test_the_median_holds_when_each_message_has_a_delay_of_its_own(run: Runner) -> None:
     delay = Delay(delay_ms=2.2, sigma=0.1, seed=3)
-    line = DelayLine(delay, "b1>b2")
-    asked = statistics.median(1e3 * (line.due(i) - i) for i in range(MESSAGES))
-    assert nearest_median(run, delay, lambda _: 5e-3, asked) == pytest.approx(asked, abs=TOLERANCE_MS)
+    assert abs(run(nearest_median_ms(delay, lambda _: 5e-3))) <= TOLERANCE_MS
+
+
+@LOOPS
+def test_a_machine_whose_timers_are_always_late_is_made_up_for(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As virtual machines are whose processors have to be woken up."""
+    in_time = PreciseTimer.set
+    monkeypatch.setattr(PreciseTimer, "set", lambda timer, when: in_time(timer, when + 0.25e-3))
+    assert abs(run(nearest_median_ms(Delay(delay_ms=2.2), lambda _: 5e-3))) <= TOLERANCE_MS
 
 
 @LOOPS
@@ -120,4 +120,4 @@ def test_without_timerfd_the_timer_still_works_to_a_few_milliseconds(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.transport.timer._open_timerfd", lambda: None)
-    assert 4.5 <= nearest_median(run, Delay(delay_ms=5), lambda _: 8e-3, 5, tolerance_ms=2) <= 7
+    assert -0.5 <= run(nearest_median_ms(Delay(delay_ms=5), lambda _: 8e-3, tolerance_ms=2)) <= 2

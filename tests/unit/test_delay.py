@@ -171,17 +171,17 @@ def test_a_message_without_delay_leaves_at_once_unless_one_is_ahead_of_it() -> N
     assert bench.released == [["a"]]
 
 
-@pytest.mark.parametrize("latency_s", [0.0, 30e-6, 90e-6, 500e-6])
+@pytest.mark.parametrize("latency_s", [0.0, 30e-6, 90e-6, 300e-6, 700e-6])
 def test_the_sender_learns_how_late_its_wake_ups_are(latency_s: float) -> None:
     bench = Bench(Delay(delay_ms=2))
     errors: list[float] = []
-    for _ in range(100):
+    for _ in range(300):
         asked = bench.now + 2e-3
         bench.sender.push("x")
         bench.wake(late_s=latency_s)
         errors.append(bench.now - asked)
-    assert len(bench.released) == 100
-    assert statistics.median(errors[50:]) == pytest.approx(max(0.0, latency_s - LEAD_S_MAX), abs=3e-6)
+    assert len(bench.released) == 300
+    assert statistics.median(errors[-50:]) == pytest.approx(max(0.0, latency_s - LEAD_S_MAX), abs=3e-6)
     assert bench.sender.lead_s <= LEAD_S_MAX
 
 
