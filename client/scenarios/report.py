@@ -30,6 +30,8 @@ class Attempt(Struct, eq=False):
     received_at: float | None = None
     """When the last of those who should have it had it."""
     arrived: Future | None = None
+    is_over: bool = False
+    """Nobody is waited for any more; false to the end if the coordinator was interrupted before."""
 
     @property
     def instances(self) -> set[str]:
@@ -49,7 +51,8 @@ class Attempt(Struct, eq=False):
         if self.outcome == "aborted":
             return bool(self.receipts)
         surplus = {*self.receipts} - self.expected or len(self.receipts) > len({*self.receipts})
-        return bool(surplus) or (self.outcome in ("committed", "published") and self.received_at is None)
+        is_missed = self.is_over and self.received_at is None
+        return bool(surplus) or (self.outcome in ("committed", "published") and is_missed)
 
     def line(self, confirmed: bool) -> dict[str, Any]:
         """`correct` is None where that is not known: aborted, unknown, or not everybody could be asked."""

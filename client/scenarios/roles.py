@@ -255,6 +255,7 @@ class Coordinator(Role):
         if attempt.outcome not in ("aborted", "unknown"):
             stage.call_later(self.options.patience_s, lambda: resolve(attempt.arrived))
             await attempt.arrived
+        attempt.is_over = True
 
     async def _carry_out(self, attempt: Attempt) -> None:
         own = catalogue.approach(self.options.approach)

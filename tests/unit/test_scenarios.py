@@ -163,8 +163,10 @@ def test_histories_say_when_everything_is_set_up_and_when_it_is_over() -> None:
 def test_an_attempt_is_wrong_by_what_arrived_where() -> None:
     right, other = ("A1", "x1"), ("D", "x1")
 
-    def after(outcome: str, *receipts: tuple[str, str], confirmed: bool = True) -> object:
-        attempt = Attempt(1, frozenset({right}), outcome=outcome)
+    def after(
+        outcome: str, *receipts: tuple[str, str], confirmed: bool = True, is_over: bool = True
+    ) -> object:
+        attempt = Attempt(1, frozenset({right}), outcome=outcome, is_over=is_over)
         for client, instance in receipts:
             attempt.receive(client, instance, 1.0)
         return attempt.line(confirmed)["correct"]
@@ -172,7 +174,9 @@ def test_an_attempt_is_wrong_by_what_arrived_where() -> None:
     assert after("committed", right) is True
     assert after("committed", right, confirmed=False) is None
     assert after("committed") is False
+    assert after("committed", confirmed=False, is_over=False) is None, "it may still be on its way"
     assert after("committed", other) is False
+    assert after("committed", other, is_over=False) is False
     assert after("committed", right, other) is False
     assert after("committed", right, right) is False
     assert after("aborted") is None
