@@ -14,9 +14,10 @@ Rows = list[tuple[str, ...]]
 
 
 def chain_table(result: ChainResult) -> tuple[str, Sequence[str], Rows]:
+    rounds = "one round" if result.rounds == 1 else f"median of {result.rounds} rounds"
     title = (
         f"{result.brokers} brokers in a line, {result.subscriptions} subscriptions at each,"
-        f" events of {result.message_bytes} bytes, median of {result.rounds} rounds"
+        f" events of {result.message_bytes} bytes, {rounds}"
     )
     columns = ["", "brokers", "relays (limit)", "ratio"]
     rows: Rows = [
