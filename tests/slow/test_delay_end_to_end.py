@@ -20,7 +20,7 @@ from tests.observe import LINE, running
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_S = 120
+PATIENCE_S = 200
 ROUND_TRIPS = 40
 REST_S = 4e-3
 """Between two crossings of the overlay, so that no process is warm from the one before: waking up a cold

@@ -6,7 +6,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import uvloop
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 
 MESSAGES = 100
 TOLERANCE_MS = 0.1
+SPREAD_MS = 0.15
 PATIENCE_S = 120
 
 LINK = "b1>b2"
@@ -27,14 +28,29 @@ Runner = Callable[[Coroutine[Any, Any, Any]], Any]
 LOOPS = pytest.mark.parametrize("run", [uvloop.run, asyncio.run], ids=["uvloop", "asyncio"])
 
 
-async def nearest_median_ms(
-    delay: Delay, gap_s: Callable[[int], float], tolerance_ms: float = TOLERANCE_MS
-) -> float:
-    """How much later than asked messages leave at the median; of short measurements of one sender, until one
-    is right: what else runs on the machine can spoil one and many, a bad timer spoils all."""
+class Measured(NamedTuple):
+    """How much later than asked messages left."""
+
+    median_ms: float
+    spread_ms: float
+    """From the lower quartile to the median: a coarse timer is early as often as late. What keeps a process
+    from running makes messages late, and does not show here."""
+
+    def is_within(self, tolerance_ms: float, spread_ms: float) -> bool:
+        return abs(self.median_ms) <= tolerance_ms and self.spread_ms <= spread_ms
+
+
+async def measure(
+    delay: Delay,
+    gap_s: Callable[[int], float],
+    tolerance_ms: float = TOLERANCE_MS,
+    spread_ms: float = SPREAD_MS,
+) -> list[Measured]:
+    """Short measurements of one sender, the last of them right: what else runs on the machine can spoil one
+    and many, a bad timer spoils all."""
     asked = DelayLine(delay, LINK)
     errors_ms: list[float] = []
-    medians_ms: list[float] = []
+    found: list[Measured] = []
 
     def release(due: list[float]) -> None:
         now = time.monotonic()
@@ -43,7 +59,8 @@ async def nearest_median_ms(
     sender = DelayedSender(DelayLine(delay, LINK), release)
     deadline = time.monotonic() + PATIENCE_S
     try:
-        while time.monotonic() < deadline:
+        while not (found and found[-1].is_within(tolerance_ms, spread_ms)):
+            assert time.monotonic() < deadline, found
             errors_ms.clear()
             for i in range(MESSAGES):
                 sender.push(asked.due(time.monotonic()))
@@ -51,31 +68,28 @@ async def nearest_median_ms(
             while len(sender):
                 await asyncio.sleep(delay.delay_ms / 1e3)
             assert len(errors_ms) == MESSAGES
-            medians_ms.append(statistics.median(errors_ms))
-            if abs(medians_ms[-1]) <= tolerance_ms:
-                break
+            lower, median, _ = statistics.quantiles(errors_ms)
+            found.append(Measured(median, median - lower))
     finally:
         sender.close()
-    return min(medians_ms, key=abs)
+    return found
 
 
 @LOOPS
 @pytest.mark.parametrize("delay_ms", [0.5, 2.2, 3.3])
 def test_the_median_delay_is_within_a_tenth_of_a_millisecond(run: Runner, delay_ms: float) -> None:
     # One message at a time, and none at a regular phase of the loop's own millisecond.
-    measured = nearest_median_ms(Delay(delay_ms=delay_ms), lambda i: (delay_ms + 1 + i % 7 / 7) / 1e3)
-    assert abs(run(measured)) <= TOLERANCE_MS
+    assert run(measure(Delay(delay_ms=delay_ms), lambda i: (delay_ms + 1 + i % 7 / 7) / 1e3))
 
 
 @LOOPS
 def test_the_median_holds_when_many_messages_are_under_way(run: Runner) -> None:
-    assert abs(run(nearest_median_ms(Delay(delay_ms=20), lambda _: 0.5e-3))) <= TOLERANCE_MS
+    assert run(measure(Delay(delay_ms=20), lambda _: 0.5e-3))
 
 
 @LOOPS
 def test_the_median_holds_when_each_message_has_a_delay_of_its_own(run: Runner) -> None:
-    delay = Delay(delay_ms=2.2, sigma=0.1, seed=3)
-    assert abs(run(nearest_median_ms(delay, lambda _: 5e-3))) <= TOLERANCE_MS
+    assert run(measure(Delay(delay_ms=2.2, sigma=0.1, seed=3), lambda _: 5e-3))
 
 
 @LOOPS
@@ -85,7 +99,7 @@ def test_a_machine_whose_timers_are_always_late_is_made_up_for(
     """As virtual machines are whose processors have to be woken up."""
     in_time = PreciseTimer.set
     monkeypatch.setattr(PreciseTimer, "set", lambda timer, when: in_time(timer, when + 0.25e-3))
-    assert abs(run(nearest_median_ms(Delay(delay_ms=2.2), lambda _: 5e-3))) <= TOLERANCE_MS
+    assert run(measure(Delay(delay_ms=2.2), lambda _: 5e-3))
 
 
 @LOOPS
@@ -120,4 +134,4 @@ def test_without_timerfd_the_timer_still_works_to_a_few_milliseconds(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.transport.timer._open_timerfd", lambda: None)
-    assert -0.5 <= run(nearest_median_ms(Delay(delay_ms=5), lambda _: 8e-3, tolerance_ms=2)) <= 2
+    assert run(measure(Delay(delay_ms=5), lambda _: 8e-3, tolerance_ms=2, spread_ms=2))
