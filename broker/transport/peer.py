@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Any, Literal
 
 from broker.delay import Delay
@@ -21,9 +22,8 @@ from broker.wire import BODY_BYTES_MAX, AnyMessage, WireError
 
 HOLD_BYTES = 2 << 20
 """Unless the limit on a client's queue is lower: its sources must wait before it is disconnected."""
-PATIENCE_S = 0.25
 LOOKS = 5
-"""At a client within that time, none of which may find it moved. A broker that did not get a processor for a
+"""At a client within one's patience, none of which may find it moved. A broker that did not get a processor for a
 while, and has yet to read what its clients said meanwhile, has missed one of them only."""
 HELD_BYTES_MAX = 4 * WINDOW_BYTES + BODY_BYTES_MAX
 """A window of messages, each in a frame of its own, and the frame that overfills it."""
@@ -54,16 +54,11 @@ class Held:
 
 
 class Peer(Channel):
-    def __init__(
-        self,
-        hop: Hop,
-        kind: Literal["broker", "client"],
-        delay: Delay,
-        silence_s: float,
-    ) -> None:
+    def __init__(self, hop: Hop, kind: Literal["broker", "client"], delay: Delay, silence_s: float) -> None:
         super().__init__(hop, delay, silence_s)
         self.hold_bytes = HOLD_BYTES
-        self.patience_s = PATIENCE_S
+        self.patience_s = inf
+        """A neighbour is always waited for, a client as long as its broker is told to."""
         self.hop = hop
         self.kind = kind
         self.name = hop.partition(":")[2]
@@ -80,7 +75,7 @@ class Peer(Channel):
         """`source` feeds us faster than we drain."""
         source.waits_for.add(self)
         self.waited_for_by.add(source)
-        if self._stall_timer is None and self.kind == "client":
+        if self._stall_timer is None and self.patience_s < inf:
             self._watch(release)
 
     def drained(self, release: Callable[[Peer], None]) -> None:
