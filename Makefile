@@ -29,12 +29,12 @@ test: $(VENV) system-packages $(OPENSTACK) lint ## everything: lint, types, impo
 	$(BIN)/pytest
 
 test-fast: $(VENV) lint ## lint, types, import rules, unit tests: under a minute
-	$(BIN)/pytest -q -n auto tests/unit -m "not slow"
+	$(BIN)/pytest -q -n auto -m "not slow"
 
 # Installs qemu, libvirt and more on this machine: tests/system-packages.sh says what.
 test-vm: $(VENV) vm-packages $(LIBVIRT) $(GUEST) ## as root: a cloud that boots two machines, and a lab on them
 	@# The packages that guests need, as long as there is a network to get it from.
-	@$(BIN)/python -c "from labctl.remote.wheels import Kind, packages; packages(Kind((3, 11), 'x86_64', 'glibc'))"
+	@$(BIN)/python -c "from labctl.testbeds.remote.wheels import Kind, packages; packages(Kind((3, 11), 'x86_64', 'glibc'))"
 	tests/vm/private.sh $(BIN)/pytest tests/vm
 
 lint: $(VENV) ## ruff, mypy, import rules; changes nothing

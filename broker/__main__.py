@@ -17,9 +17,10 @@ from pathlib import Path
 import uvloop
 
 from broker.config import ConfigError, NodeConfig, parse
-from broker.server import Server
-from broker.transport.garbage import collect_rarely
-from broker.transport.log import JsonLog
+from broker.node.garbage import collect_rarely
+from broker.node.log import JsonLog
+from broker.protocol.events import FATAL
+from broker.serving.server import Server
 
 STDOUT, STDERR = 1, 2
 
@@ -47,7 +48,7 @@ async def _serve(config: NodeConfig) -> int:
         loop.add_signal_handler(number, server.stop)
     exit_code, reason = await server.run()
     if exit_code:
-        log.log("fatal", reason=reason, exit_code=exit_code)
+        log.log(FATAL, reason=reason, exit_code=exit_code)
         _tell(reason)
     return exit_code
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from broker.address import AddressError, parse_address
-from broker.delay import Delay
-from broker.filters import Overlap
-from broker.limits import Limits, publication_bytes_max
-from broker.wire import MESSAGE_BYTES_MAX
+from broker.protocol.address import AddressError, parse_address
+from broker.protocol.delay import Delay
+from broker.protocol.events import Detail
+from broker.protocol.filters import Overlap
+from broker.protocol.limits import Limits, publication_bytes_max
+from broker.protocol.wire import MESSAGE_BYTES_MAX
 
 DELAY_KEYS = Delay.__struct_fields__
 ID_LENGTH_MAX = 200
@@ -55,7 +56,7 @@ class NodeConfig(Struct, frozen=True):
     limits: Limits = Limits()
     history: str = ""
     """A file that gets a line of JSON for whatever happens to transactions; empty: none is kept."""
-    history_detail: Literal["all", "transactions", "outcomes"] = "all"
+    history_detail: Detail = "all"
 
 
 def parse(text: str, source: str) -> NodeConfig:

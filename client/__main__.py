@@ -14,15 +14,16 @@ import os
 import signal
 import sys
 import time
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import uvloop
 
-from broker.delay import Delay
-from broker.transport.garbage import collect_rarely
+from broker.node.garbage import collect_rarely
+from broker.protocol.delay import Delay
+from broker.protocol.events import Detail
 from client.connection import connect
-from client.errors import ClientError, ConnectionFailed, RefusedByBroker
+from client.core.errors import ClientError, ConnectionFailed, RefusedByBroker
 from client.scenarios import catalogue
 from client.scenarios.cues import Cues
 from client.scenarios.roles import Coordinator, Role
@@ -49,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     add("--ready-s", type=_amount, default=defaults.ready_s, metavar="S", help="how long others are awaited")
     add("--timeout-s", type=_amount, default=10.0, metavar="S", help="of every request and commit")
     add("--history", metavar="FILE", help="gets one JSON object for whatever happens")
-    add("--history-detail", default="all", choices=("all", "transactions", "outcomes"))
+    add("--history-detail", default="all", choices=get_args(Detail))
     add("--log", metavar="FILE", help="gets connections and vitals")
     add("--delay-ms", type=_amount, default=0.0, metavar="MS", help="emulated on the way to the broker")
     add("--sigma", type=_amount, default=0.0, help="of that delay, log-normal")

@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker import wire
+from broker.node.log import JsonLog
+from broker.node.vitals import Vitals
+from broker.protocol import wire
+from broker.protocol.messages import Goodbye, Hello, Ping, Welcome
+from broker.protocol.wire import PROTOCOL_VERSION, AnyMessage, WireError
 from broker.transport.channel import Channel, look_s
 from broker.transport.dial import Backoff, carry
-from broker.transport.log import JsonLog
 from broker.transport.stream import Stream
-from broker.transport.vitals import Vitals
-from broker.wire import PROTOCOL_VERSION, AnyMessage, Goodbye, Hello, Ping, Welcome, WireError
-from client.errors import (
+from client.core.errors import (
     ClientError,
     ClientIdInUse,
     ConnectionFailed,

@@ -1,4 +1,4 @@
-"""The asyncio shell around `client.session`: `async with connect("host:port", client_id="E") as session`.
+"""The asyncio shell around `client.core.session`: `async with connect("host:port", client_id="E") as session`.
 
 A lost connection is taken up again by `client.carrier`: nothing is lost, doubled or reordered, and
 requests under way simply take longer. Deliveries go to a callback or wait in a bounded queue; a consumer
@@ -16,17 +16,19 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from broker import wire
-from broker.address import AddressError, parse_address
-from broker.filters import Value
-from broker.wire import AnyMessage, Publish, Welcome
+from broker.protocol import wire
+from broker.protocol.address import AddressError, parse_address
+from broker.protocol.events import CONNECTED, CRASHED, DELIVERED, ISSUED, LEFT
+from broker.protocol.filters import Value
+from broker.protocol.messages import Publish, Welcome
+from broker.protocol.wire import AnyMessage
 from client.carrier import LEAVE_S_MAX, Carrier
-from client.errors import ClientError, ConnectionFailed, SessionClosed, TimedOut
+from client.core.errors import ClientError, ConnectionFailed, SessionClosed, TimedOut
+from client.core.session import Delivery
+from client.core.transactions import Handler
+from client.core.verbs import Verbs
 from client.history import ClientHistory
-from client.session import Delivery
 from client.settings import Settings
-from client.transactions import Handler
-from client.verbs import Verbs
 
 LONE_S = 100e-6
 """A publication that follows the one before it by more is not held back to go with others."""
@@ -135,7 +137,7 @@ class Connection(Verbs):
             raise self._ended
         message = self._session.publish(event, payload)
         if self._history is not None and self._history.is_full:
-            self._note("issued", op=message.id, kind="pub", event=message.event)
+            self._note(ISSUED, op=message.id, kind="pub", event=message.event)
         encoded = wire.encode(message)
         self._channel.put(encoded)
         self._turn_bytes += len(encoded)
@@ -209,7 +211,7 @@ class Connection(Verbs):
 
     def delivered(self, publication: Delivery, tx: str) -> None:
         if self._history is not None:
-            self._note("delivered", tx=tx, op=publication.id, event=publication.event)
+            self._note(DELIVERED, tx=tx, op=publication.id, event=publication.event)
         if self._on_delivery is None:
             self._keep(publication)
             self._news.set()
@@ -219,7 +221,7 @@ class Connection(Verbs):
     def joined(self) -> None:
         if not self._joined.done():
             self._joined.set_result(None)
-            self.note("connected", home=self.broker)
+            self.note(CONNECTED, home=self.broker)
 
     def refused(self, reason: str) -> None:
         super().refused(reason)
@@ -278,7 +280,7 @@ class Connection(Verbs):
         if self._ended is not None:
             return
         self._ended = error
-        self.note("left" if self._is_leaving else "crashed", reason=str(error))
+        self.note(LEFT if self._is_leaving else CRASHED, reason=str(error))
         if not self._joined.done():
             self._joined.set_exception(error)
             self._joined.exception()  # seen, even if nobody awaits it

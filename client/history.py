@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.transport.history import TRANSACTION_TYPES, Detail, History
-from broker.wire import AnyMessage, Publish
+from broker.node.history import TRANSACTION_TYPES, History
+from broker.protocol.events import ARRIVED, DELIVERED, SENT
+from broker.protocol.messages import Publish
+from broker.protocol.wire import AnyMessage
 from client.settings import Settings
-
-__all__ = ["ClientHistory", "Detail"]
 
 
 class ClientHistory:
@@ -28,13 +28,13 @@ class ClientHistory:
 
     def sent(self, broker: str, number: int, message: AnyMessage) -> None:
         if self.is_full and type(message) in TRANSACTION_TYPES:
-            self._file.message("sent", f"broker:{broker}", number, message)
+            self._file.message(SENT, f"broker:{broker}", number, message)
 
     def arrived(self, broker: str, number: int, message: AnyMessage) -> None:
         if type(message) is Publish:
-            self._file.note("delivered", {"op": message.id, "event": message.event})
+            self._file.note(DELIVERED, {"op": message.id, "event": message.event})
         elif type(message) in TRANSACTION_TYPES:
-            self._file.message("arrived", f"broker:{broker}", number, message)
+            self._file.message(ARRIVED, f"broker:{broker}", number, message)
 
     def close(self) -> None:
         self._file.close()

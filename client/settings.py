@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
 
 from msgspec import Struct
 
-from broker.delay import Delay
+from broker.protocol.delay import Delay
+from broker.protocol.events import Detail
 
 
 class Settings(Struct, frozen=True):
@@ -29,4 +29,4 @@ class Settings(Struct, frozen=True):
     """Gets a line of JSON for what happens to the connection, and vitals once a second."""
     history: str | os.PathLike[str] | None = None
     """Gets a line of JSON for whatever this client does and is told: the material of `labctl check`."""
-    history_detail: Literal["all", "transactions", "outcomes"] = "all"
+    history_detail: Detail = "all"

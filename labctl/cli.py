@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from labctl.commands import bench, check, doctor, lab, overlay, report, run, simulate, testbed
+from labctl.commands import bench, check, doctor, hosts, labs, overlay, report, run, schema, simulate
 from labctl.exits import DONE, INTERRUPTED, LabError
 from labctl.output import Output, print_error
 
@@ -49,22 +49,23 @@ app.command("doctor", epilog="Example: labctl doctor --json | jq '.checks[] | se
 )
 app.add_typer(overlay.app, name="overlay")
 app.add_typer(bench.app, name="bench")
-app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
+app.add_typer(simulate.app, name="simulate")
 app.command("check", epilog="Example: labctl check results/latest --json")(check.check)
 app.add_typer(run.app, name="run")
 app.command("calibrate-wait", epilog="Example: labctl calibrate-wait --step 1ms --json")(run.calibrate_wait)
 app.command("report", epilog="Example: labctl report results/base/latest --json | jq '.claims[]'")(
     report.command
 )
+app.command("schema", epilog=schema.EPILOG)(schema.command)
 app.command(
     "provision",
     epilog="Example: labctl provision --testbed experiments/testbeds/openstack.yaml --brokers 3 --clients 4",
-)(testbed.provision)
-app.command("status", epilog="Example: labctl status --json | jq '.hosts[] | .address'")(testbed.status)
-app.command("destroy", epilog="Example: labctl destroy --lab default --yes")(testbed.destroy)
-app.command("ssh", epilog="Example: labctl ssh broker-1 -- uptime")(lab.ssh)
-app.command("logs", epilog="Example: labctl logs broker-1 b1 --lines 50")(lab.logs)
-app.command("gc", epilog="Example: labctl gc --dry-run")(testbed.gc)
+)(labs.provision)
+app.command("status", epilog="Example: labctl status --json | jq '.hosts[] | .address'")(labs.status)
+app.command("destroy", epilog="Example: labctl destroy --lab default --yes")(labs.destroy)
+app.command("ssh", epilog="Example: labctl ssh broker-1 -- uptime")(hosts.ssh)
+app.command("logs", epilog="Example: labctl logs broker-1 b1 --lines 50")(hosts.logs)
+app.command("gc", epilog="Example: labctl gc --dry-run")(labs.gc)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,15 +15,16 @@ import sys
 import time
 from pathlib import Path
 
+from broker.protocol.vocabulary import D_TX, PROTOCOLS, S_TX, S_TX_SAFE
 from client import Connection, Delivery, TimedOut, connect
-from client.transactions import Handler
-from labctl import overlay
-from labctl.bench import chain, roles
+from client.core.transactions import Handler
+from labctl.bench import chain
+from labctl.bench.ends import roles
 from labctl.bench.view import chain_table
 from labctl.exits import CHECK_FAILED, DONE, LabError
 from labctl.output import Output
-from labctl.simulate.generate import GENERATORS
-from labctl.simulate.programs import PROTOCOLS
+from labctl.overlay import local
+from labctl.simulate.programs.generate import GENERATORS
 from labctl.simulate.runner import simulate
 from labctl.topology import standard
 
@@ -37,7 +38,7 @@ QUIET_S = 0.3
 def main() -> int:
     try:
         print("Three brokers in a line: b1 - b2 - b3")
-        with overlay.running(standard(3), f"demo-{os.getpid()}") as state:
+        with local.running(standard(3), f"demo-{os.getpid()}") as state:
             addresses = {broker.id: broker.address for broker in state.brokers}
             asyncio.run(_dispatch(addresses))
             asyncio.run(_transact(addresses))
@@ -91,7 +92,7 @@ async def _transact(at: dict[str, str]) -> None:
         for session in (environment, dispatcher, agent):
             await roles.settle_in(session, session.client_id)
         print("The same as one transaction: E asks D, D asks A and lets go, E publishes; all or nothing.\n")
-        for protocol in ("d-tx", "s-tx-safe", "s-tx"):
+        for protocol in (D_TX, S_TX_SAFE, S_TX):
             name = f"x-{protocol}"
             began = time.perf_counter()
             await roles.dispatch(environment, protocol, name)

@@ -12,17 +12,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
-from msgspec import structs
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from broker.delay import Delay, DelayError
+from broker.protocol.delay import DELAY_MS_MAX, SIGMA_MAX, Delay, DelayError
 from labctl import yamlfile
 from labctl.exits import UsageProblem
+from labctl.yamlfaults import nearest
+from labctl.yamlfile import Document, Place, given
 
 Link = tuple[str, str]
 
 NO_DELAY = Delay()
-_DELAY_KEYS = Delay.__struct_fields__
 
 CHILDREN_MAX = 3
 """Neighbours downward in a tree of a size that the experiments do not fix."""
@@ -35,6 +37,70 @@ class TopologyError(UsageProblem):
     def __init__(self, text: str, link: int | None = None) -> None:
         super().__init__(text)
         self.link = link
+
+
+# The file as it is written
+
+DelayMs = Annotated[float, Meta(ge=0, le=DELAY_MS_MAX)]
+Sigma = Annotated[float, Meta(ge=0, le=SIGMA_MAX)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+StallRange = Annotated[
+    tuple[DelayMs, DelayMs],
+    Meta(extra={"problem": "expected the shortest and the longest stall, found {found}"}),
+]
+Ends = Annotated[Link, Meta(extra={"problem": "a link names two brokers, not {found}"})]
+
+
+class DelaySettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What links add to each message, in either direction."""
+
+    delay_ms: DelayMs | UnsetType = UNSET
+    """The median, in milliseconds."""
+    sigma: Sigma | UnsetType = UNSET
+    """Of the log-normal distribution around the median; 0: every message takes the same time."""
+    stall_probability: Probability | UnsetType = UNSET
+    """Of a stall, per message; what is behind a stalled message waits with it."""
+    stall_ms: StallRange | UnsetType = UNSET
+    """The shortest and the longest stall, in milliseconds."""
+    seed: int | UnsetType = UNSET
+    """Of the random numbers: the same seed, the same delays."""
+
+
+class LinkDelay(DelaySettings, frozen=True, kw_only=True):
+    """What one link has different from the others."""
+
+    between: Annotated[Ends, Meta(extra={"missing": "whose delay? Name the link: between: [b1, b2]"})]
+    """The two brokers of the link."""
+
+
+class Delays(Struct, frozen=True, forbid_unknown_fields=True):
+    """Emulated delays of links."""
+
+    brokers: DelaySettings = DelaySettings()
+    """Of the links between brokers."""
+    clients: DelaySettings = DelaySettings()
+    """Of the links to clients."""
+    links: tuple[LinkDelay, ...] = ()
+    """What single links have different from the others."""
+
+
+class TopologyFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which brokers there are and who is linked to whom: a tree, and the delays of its links if they have any.
+
+    brokers: [b1, b2, b3]
+    links: [[b1, b2], [b2, b3]]
+    delay:
+      brokers: {delay_ms: 2.2, sigma: 0.4, seed: 7}
+      clients: {delay_ms: 3.3}
+      links:
+        - {between: [b1, b2], delay_ms: 20}
+    """
+
+    brokers: tuple[str, ...] | UnsetType = UNSET
+    """Their ids; left out, the links name them."""
+    links: tuple[Ends, ...] = ()
+    """Pairs of brokers, as [[b1, b2], [b2, b3]]."""
+    delay: Delays = Delays()
 
 
 @dataclass(frozen=True)
@@ -109,77 +175,40 @@ def standard(count: int) -> Topology:
 
 
 def load(path: Path) -> Topology:
-    """A topology file:
-
-    brokers: [b1, b2, b3]            # optional: the links name them too
-    links: [[b1, b2], [b2, b3]]
-    delay:                           # optional
-      brokers: {delay_ms: 2.2, sigma: 0.4, seed: 7}
-      clients: {delay_ms: 3.3}
-      links:                         # what one link has different from the others
-        - {between: [b1, b2], delay_ms: 20}
-    """
-    document = yamlfile.read(path, TopologyError)
-    parts = document.mapping(("brokers", "links", "delay"))
-    link_nodes = parts["links"].sequence() if "links" in parts else []
-    links = tuple(_read_link(node) for node in link_nodes)
-    brokers = tuple(n.text() for n in parts["brokers"].sequence()) if "brokers" in parts else _named(links)
+    document = yamlfile.read(path, TopologyFile, TopologyError)
+    links = document.value.links
+    brokers = document.value.brokers
     try:
-        tree = Topology(brokers, links)
+        tree = Topology(_named(links) if brokers is UNSET else brokers, links)
     except TopologyError as error:
-        place = document if error.link is None else link_nodes[error.link]
-        raise place.error(str(error)) from None
-    return _read_delays(tree, parts["delay"]) if "delay" in parts else tree
-
-
-def _read_link(node: yamlfile.Node) -> Link:
-    ends = [end.text() for end in node.sequence()]
-    if len(ends) != 2:
-        raise node.error(f"a link names two brokers, not {len(ends)}")
-    return ends[0], ends[1]
+        raise document.error(str(error), *(() if error.link is None else ("links", error.link))) from None
+    return _delayed(tree, document)
 
 
 def _named(links: Sequence[Link]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(broker for link in links for broker in link))
 
 
-def _read_delays(tree: Topology, node: yamlfile.Node) -> Topology:
-    parts = node.mapping(("brokers", "clients", "links"))
-    default = _read_delay(parts["brokers"], NO_DELAY) if "brokers" in parts else NO_DELAY
-    clients = _read_delay(parts["clients"], NO_DELAY) if "clients" in parts else NO_DELAY
+def _delayed(tree: Topology, document: Document[TopologyFile]) -> Topology:
+    def laid_over(default: Delay, settings: DelaySettings, *places: Place) -> Delay:
+        own = {name: value for name, value in given(settings).items() if name != "between"}
+        try:
+            return structs.replace(default, **own)
+        except DelayError as error:
+            raise document.error(str(error), "delay", *places) from None
+
+    written = document.value.delay
+    default = laid_over(NO_DELAY, written.brokers, "brokers")
+    clients = laid_over(NO_DELAY, written.clients, "clients")
     delays = dict.fromkeys((frozenset(link) for link in tree.links), default)
-    for item in parts["links"].sequence() if "links" in parts else []:
-        keys = item.mapping(("between", *_DELAY_KEYS))
-        if "between" not in keys:
-            raise item.error("whose delay? Name the link: between: [b1, b2]")
-        ends = frozenset(_read_link(keys["between"]))
+    for position, settings in enumerate(written.links):
+        ends = frozenset(settings.between)
         if ends not in delays:
-            raise keys["between"].error(f"there is no link {' - '.join(sorted(ends))}")
-        delays[ends] = _read_delay(item, default, ("between",))
+            text = f"there is no link {' - '.join(sorted(ends))}"
+            raise document.error(text, "delay", "links", position, "between")
+        delays[ends] = laid_over(default, settings, "links", position)
     per_link = tuple(delays[frozenset(link)] for link in tree.links)
     return replace(tree, link_delays=per_link, client_delay=clients)
-
-
-def _read_delay(node: yamlfile.Node, default: Delay, also: tuple[str, ...] = ()) -> Delay:
-    keys = node.mapping((*_DELAY_KEYS, *also))
-    given: dict[str, object] = {
-        name: keys[name].number() for name in ("delay_ms", "sigma", "stall_probability") if name in keys
-    }
-    if "stall_ms" in keys:
-        given["stall_ms"] = _read_pair(keys["stall_ms"])
-    if "seed" in keys:
-        given["seed"] = keys["seed"].integer()
-    try:
-        return structs.replace(default, **given)
-    except DelayError as error:
-        raise node.error(str(error)) from None
-
-
-def _read_pair(node: yamlfile.Node) -> tuple[float, float]:
-    values = [value.number() for value in node.sequence()]
-    if len(values) != 2:
-        raise node.error(f"expected the shortest and the longest stall, found {len(values)} numbers")
-    return values[0], values[1]
 
 
 def _check_brokers(brokers: Sequence[str]) -> None:
@@ -203,7 +232,7 @@ def _check_links(brokers: Sequence[str], links: Sequence[Link]) -> None:
     for index, (a, b) in enumerate(links):
         for end in (a, b):
             if end not in adjacency:
-                hint = yamlfile.nearest(end, brokers)
+                hint = nearest(end, brokers)
                 raise TopologyError(f"the link {a} - {b} names an unknown broker {end!r}; {hint}", index)
         if a == b:
             raise TopologyError(f"the broker {a} is linked to itself", index)

@@ -10,7 +10,7 @@ from playbooks.steps import Fetch, Playbook, Run, Target, shell
 
 
 def collect(target: Target, deployed: Deployed, folder: str, into: Path, clear: bool) -> Playbook[None]:
-    words = [target.python, "-m", "labctl.agent", "pack", folder]
+    words = [target.python, "-m", "labctl.host.agent", "pack", folder]
     yield Fetch(shell([*environment(deployed), *words]), into, why="logs and histories of the repetition")
     if clear:
         yield Run(shell(["rm", "-rf", "--", folder]), why="they are at home now")

@@ -43,6 +43,21 @@ print(json.dumps({
 }))
 """
 
+UNUSED = {
+    "python": [*PYTHON_MIN, 0],
+    "machine": "x86_64",
+    "libc": "glibc",
+    "kernel": "",
+    "timerfd": True,
+    "pidfd": True,
+    "clock_s": 0.0,
+    "free_bytes": 1 << 40,
+    "starting": False,
+    "present": [],
+    "parts": {},
+}
+"""What it says of a host that was never used."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -77,6 +92,7 @@ def prepare(target: Target) -> Playbook[Found]:
         shell([target.python, "-c", LOOK, target.folder]),
         why="Python, disk, and what is there already",
         shows=shell([target.python, "-c", "...", target.folder]),
+        answers=json.dumps({"root": f"~/{target.folder}", **UNUSED}),
         may_fail=True,
     )
     if result.code == 127 or "not found" in result.err:
@@ -119,8 +135,3 @@ def read(target: Target, result: Result) -> Found:
         parts=tuple(seen["parts"].items()),
         is_starting=seen["starting"],
     )
-
-
-def assumed(target: Target) -> Found:
-    """For a dry run: a host that was never used."""
-    return Found(f"~/{target.folder}", (*PYTHON_MIN, 0), "x86_64", "glibc", 1 << 40)

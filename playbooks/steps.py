@@ -36,6 +36,8 @@ class Run:
     """Its standard input, in pieces; not copied for each host."""
     shows: str = ""
     """For a dry run, when the command itself is too long to read."""
+    answers: str = ""
+    """For a dry run: what a host that was never used would print."""
     may_fail: bool = False
     """The playbook looks at the exit code itself; otherwise a failure ends it."""
     takes: Duration = "command"

@@ -13,8 +13,8 @@ def stop_any(target: Target, found: Found) -> Playbook[list[str]]:
     """
     bundles, state = shell([f"{found.root}/bundles"]), shell([f"{found.root}/state"])
     result = yield Run(
-        f"for bundle in {bundles}/*; do test -e $bundle/labctl/agent.py && "
-        f"exec env PYTHONPATH=$bundle {target.python} -m labctl.agent stop {state}; done; true",
+        f"for bundle in {bundles}/*; do test -e $bundle/labctl/host/agent.py && "
+        f"exec env PYTHONPATH=$bundle {target.python} -m labctl.host.agent stop {state}; done; true",
         why="stop what an earlier run has left",
     )
     return result.out.splitlines()

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 from msgspec import Raw
 
-from broker import wire
-from broker.delay import Delay, DelayLine
-from broker.link import REPORT_BYTES, Link
+from broker.protocol import wire
+from broker.protocol.delay import Delay, DelayLine
+from broker.protocol.link import REPORT_BYTES, Link
+from broker.protocol.messages import Ping
+from broker.protocol.vocabulary import Message
+from broker.protocol.wire import BODY_BYTES_TARGET, MESSAGE_BYTES_MAX
 from broker.transport.delayed import DelayedSender
 from broker.transport.stream import Stream
-from broker.wire import BODY_BYTES_TARGET, MESSAGE_BYTES_MAX, Message, Ping
 
 REPORT_S = 0.05
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from broker.delay import DelayLine
+from broker.protocol.delay import DelayLine
 from broker.transport.timer import PreciseTimer, Timer
 
 T = TypeVar("T")

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from broker import wire
-from broker.wire import BODY_BYTES_MAX, HEADER_BYTES, Goodbye, Message, WireError
+from broker.protocol import wire
+from broker.protocol.messages import Goodbye
+from broker.protocol.vocabulary import Message
+from broker.protocol.wire import BODY_BYTES_MAX, HEADER_BYTES, WireError
 
 
 class StreamOwner(Protocol):

@@ -12,10 +12,11 @@ import os
 import sys
 from types import ModuleType
 
-from client.scenarios.stage import APPROACHES, ScenarioError
+from client.scenarios.approaches import APPROACHES
+from client.scenarios.stage import ScenarioError
 
 SCENARIOS = ("dispatching", "consolidation", "disruption")
-_OWN = "client.scenarios."
+_OWN = "client.scenarios.cases."
 
 
 def scenario(name: str) -> ModuleType:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from client.scenarios.report import Attempt
+from client.scenarios.attempts import Attempt
 from client.scenarios.roles import Coordinator
 
 

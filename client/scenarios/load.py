@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any
 
-from broker.filters import Event
-from client.port import Future, resolve
+from broker.protocol.filters import Event
+from client.core.port import Future, resolve
 from client.scenarios.stage import Load, Stage
 
 REGULAR = "regular"

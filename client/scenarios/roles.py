@@ -11,15 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from broker.filters import Event
-from client.errors import ClientError, OutcomeUnknown, TransactionAborted
-from client.frames import Frame, Tcm
-from client.plans import Plan
-from client.port import Future, resolve
+from broker.protocol.events import FINISHED, STARTED
+from broker.protocol.filters import Event
+from client.core.errors import ClientError, OutcomeUnknown, TransactionAborted
+from client.core.frames import Frame, Tcm
+from client.core.plans import Plan
+from client.core.port import Future, resolve
+from client.core.session import Delivery
 from client.scenarios import catalogue
-from client.scenarios.report import Attempt, Report
+from client.scenarios.approaches import approach_of
+from client.scenarios.attempts import Attempt, Report
 from client.scenarios.stage import Cast, Options, ScenarioError, Stage, instance_of
-from client.session import Delivery
 
 READY_S = 0.1
 """Between two calls of a member that has not been answered."""
@@ -104,7 +106,7 @@ class Member(Role):
             await self._say_ready("ready")
             await stage.sleep(READY_S)
         if await self._orders["stop"] == "finished":
-            session.note("finished")
+            session.note(FINISHED)
         await self._say_ready("done")
         if self.errors:
             raise ScenarioError("; ".join(self.errors))
@@ -113,7 +115,7 @@ class Member(Role):
         if delivery.event["space"] == "order":
             what = str(delivery.event["what"])
             if what == "go":  # not before: until then the coordinator's own subscriptions may hold nowhere
-                self.stage.session.note("started")
+                self.stage.session.note(STARTED)
             resolve(self._orders.get(what), delivery.event["state"])
         else:
             super().deliver(delivery)
@@ -184,7 +186,7 @@ class Coordinator(Role):
                 f"not ready within {self.options.ready_s:g} s: {', '.join(missing)}; are they all started?"
             )
         await self.at("ready")
-        session.note("started")
+        session.note(STARTED)
         await self._order("go", "started")
         self.report.began = stage.clock()
         if self.options.warm_up:
@@ -196,7 +198,7 @@ class Coordinator(Role):
         # Only if every outcome is known: what is still under way may yet need everybody.
         state = "finished" if self.report.is_decided else "unfinished"
         if state == "finished":
-            session.note("finished")
+            session.note(FINISHED)
         await self._order("stop", state)
         self.report.confirmed = await self._all("done", self.options.patience_s)
         if self.errors:
@@ -261,11 +263,11 @@ class Coordinator(Role):
         own = catalogue.approach(self.options.approach)
         if own is not None:
             await own.carry_out(self, attempt)
-        elif self.options.approach == "bl-wait":
+        elif approach_of(self.options.approach).is_transactional:
+            await self.as_transaction(attempt, self.options.approach)
+        else:
             await self.by_hand(attempt)
             attempt.outcome = "published"
-        else:
-            await self.as_transaction(attempt, self.options.approach)
 
     async def as_transaction(self, attempt: Attempt, protocol: str) -> None:
         """As one transaction of a protocol of the brokers; raises what keeps it from committing."""

@@ -7,16 +7,14 @@ names its process, so that copies of a scenario in one overlay have nothing in c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any
 
 from msgspec import Struct
 
-from broker.filters import Event
-from client.port import Port, resolve
-from client.verbs import Verbs
-
-Approach = Literal["bl-wait", "d-tx", "d-tx-optimistic", "d-tx-ni", "s-tx", "s-tx-safe"]
-APPROACHES: tuple[Approach, ...] = get_args(Approach)
+from broker.protocol.filters import Event
+from broker.protocol.vocabulary import S_TX_SAFE
+from client.core.port import Port, resolve
+from client.core.verbs import Verbs
 
 
 class Stage(Struct, frozen=True):
@@ -68,8 +66,8 @@ class Load(Disruption, frozen=True, kw_only=True):
 
 
 class Options(Load, frozen=True):
-    approach: str = "s-tx-safe"
-    """One of `APPROACHES`, or the dotted name of somebody's own."""
+    approach: str = S_TX_SAFE
+    """One of `client.scenarios.approaches`, or the dotted name of somebody's own."""
     transactions: int = 100
     concurrency: int = 1
     """Transactions in flight at a time."""

@@ -1,4 +1,4 @@
-"""A plain bitset index: the textbook way, as the yardstick that `broker.index` has to beat.
+"""A plain bitset index: the textbook way, as the yardstick that `broker.matching.index` has to beat.
 
 One bit per subscription. Per attribute, each value (or, for ranges, each of 256 buckets) has the set
 of subscriptions that may admit it as one integer over all subscriptions, and one more integer says
@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from broker.filters import Event, Filter, Interval, Value
+from broker.protocol.filters import Event, Filter, Interval, Value
 
 BUCKETS = 256
 

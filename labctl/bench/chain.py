@@ -17,15 +17,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from labctl import overlay
-from labctl.bench import events, rest
+from labctl.bench import rest
+from labctl.bench.ends import events
 from labctl.bench.rounds import Rounds
-from labctl.bench.workers import Worker, workers
+from labctl.overlay import local
 from labctl.topology import Topology
+from labctl.workers import Worker, workers
 
-RELAY = "labctl.bench.relay"
-BARE = "labctl.bench.bare"
-ENDS = "labctl.bench.ends"
+RELAY = "labctl.bench.ends.relay"
+BARE = "labctl.bench.ends.bare"
+ENDS = "labctl.bench.ends.library"
 Report = Callable[[str], None]
 
 
@@ -147,7 +148,7 @@ def _broker_chain(plan: Plan, report: Report) -> Iterator[list[str]]:
     report(f"starting {plan.brokers} brokers, {plan.subscriptions} subscriptions at each")
     names = [f"b{n}" for n in range(1, plan.brokers + 1)]
     line = Topology(tuple(names), tuple(pairwise(names)))
-    with overlay.running(line, f"bench-{os.getpid()}") as state:
+    with local.running(line, f"bench-{os.getpid()}") as state:
         addresses = {broker.id: broker.address for broker in state.brokers}
         roles = [
             ("background", {"address": addresses[n], "broker": n, "subscriptions": plan.subscriptions})
@@ -164,7 +165,7 @@ def _peer_chain(plan: Plan, report: Report) -> Iterator[Callable[[int, int], flo
     if plan.peer is None:
         yield None
         return
-    from labctl.bench import mosquitto
+    from labctl.bench.ends import mosquitto
 
     report(f"starting {plan.brokers} bridged Mosquitto brokers, {plan.subscriptions} subscriptions at each")
     with mosquitto.chain(plan.brokers, plan.subscriptions) as measure:

@@ -35,9 +35,11 @@ from time import perf_counter_ns
 import msgspec
 from msgspec import Struct
 
-from broker.filters import Event, Filter, Interval, between, make_filter
-from broker.index import Index, Record
-from broker.wire import NO_KEY, Kind, Operation
+from broker.matching.index import Index
+from broker.matching.records import Record
+from broker.protocol.filters import Event, Filter, Interval, between, make_filter
+from broker.protocol.messages import Operation
+from broker.protocol.vocabulary import NO_KEY, Kind
 from labctl.bench.bitset import BitsetIndex
 
 RANGE_NAMES = tuple(f"a{number}" for number in range(10))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from labctl import nodefile
-from labctl.bench.workers import BenchError, end_with_parent
+from labctl.overlay import node_files
+from labctl.workers import BenchError, end_with_parent
+from playbooks import start
 
 SETTLE_S = 1.0
 """Imports and the first vitals are not rest."""
@@ -27,10 +28,10 @@ class Rest(Struct, frozen=True):
 def measure() -> Rest:
     with tempfile.TemporaryDirectory(prefix="labctl-rest-") as folder:
         config = Path(folder) / "node.toml"
-        config.write_text(nodefile.emit(nodefile.Node("b1", "127.0.0.1:0")))
+        config.write_text(node_files.emit(node_files.Node("b1", "127.0.0.1:0")))
         started = time.perf_counter()
         with subprocess.Popen(
-            [sys.executable, "-m", "broker", "--config", str(config)],
+            start.broker([sys.executable], str(config)),
             stdout=subprocess.PIPE,
             preexec_fn=end_with_parent,  # noqa: PLW1509 - nothing here runs in threads
         ) as process:

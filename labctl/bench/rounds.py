@@ -11,7 +11,7 @@ from collections.abc import Callable
 from statistics import mean
 from typing import Generic, TypeVar
 
-from labctl.machine import cpu_time, stolen_share
+from labctl.host.machine import cpu_time, stolen_share
 
 QUIET_SHARE = 0.02
 """Of the processors' time: with no more taken away, a round is undisturbed."""

@@ -19,17 +19,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from broker import wire
-from client.transactions import Frame, Tcm
-from labctl import overlay
-from labctl.bench import chain, roles
+from broker.protocol import wire
+from broker.protocol.vocabulary import PROTOCOLS, S_TX
+from client.core.transactions import Frame, Tcm
+from labctl.bench import chain
+from labctl.bench.ends import roles
 from labctl.bench.rounds import Rounds
-from labctl.bench.workers import workers
-from labctl.simulate.world import Passage, SimClient, World
+from labctl.overlay import local
+from labctl.simulate.clients import SimClient
+from labctl.simulate.world import Passage, World
 from labctl.topology import Topology
+from labctl.workers import workers
 
-ROLES = "labctl.bench.roles"
-PROTOCOLS = ("d-tx", "d-tx-optimistic", "d-tx-ni", "s-tx", "s-tx-safe")
+ROLES = "labctl.bench.ends.roles"
 LINE = (("b1", "b2"), ("b2", "b3"))
 HOMES = {"E": "b1", "D": "b2", "A": "b3"}
 RELAY_CROSSINGS = 8
@@ -89,11 +91,11 @@ def run(
     plan = chain.Plan(round_trips=2000)
     ways = {protocol: way(protocol) for protocol in protocols}
     taken: dict[str, Rounds[dict[str, float]]] = {protocol: Rounds(rounds) for protocol in protocols}
-    shares: Rounds[list[float]] = Rounds(rounds if regular and "s-tx" in protocols else 0)
+    shares: Rounds[list[float]] = Rounds(rounds if regular and S_TX in protocols else 0)
     with ExitStack() as stack:
         report("starting three brokers")
         topology = Topology(("b1", "b2", "b3"), LINE)
-        state = stack.enter_context(overlay.running(topology, f"bench-tx-{os.getpid()}"))
+        state = stack.enter_context(local.running(topology, f"bench-tx-{os.getpid()}"))
         addresses = {broker.id: broker.address for broker in state.brokers}
 
         def beside_relays(protocol: str) -> dict[str, float]:
@@ -107,11 +109,11 @@ def run(
                     report(f"{own}: {protocol}")
                     own.take(partial(beside_relays, protocol))
             if not shares.are_enough:
-                report(f"{shares}: regular events beside s-tx")
+                report(f"{shares}: regular events beside {S_TX}")
                 shares.take(lambda: _regular_shares(addresses, len(shares)))
     all_shares = [share for sample in shares.samples for share in sample]
     return [
-        _result(protocol, ways[protocol], own, all_shares if protocol == "s-tx" else [])
+        _result(protocol, ways[protocol], own, all_shares if protocol == S_TX else [])
         for protocol, own in taken.items()
     ]
 
@@ -174,7 +176,7 @@ def _regular_shares(addresses: dict[str, str], number: int) -> list[float]:
     participants = [
         ("participant", {"address": addresses[HOMES[client]], "client": client}) for client in ("D", "A")
     ]
-    paced = {"address": addresses["b1"], "protocol": "s-tx", "per_s": REGULAR_TX_PER_S}
+    paced = {"address": addresses["b1"], "protocol": S_TX, "per_s": REGULAR_TX_PER_S}
     shares = []
     before = chain.broker_rate(plan, chain.BARE, line)
     for turn in range(REGULAR_TURNS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labctl.bench.chain import ChainResult
-from labctl.bench.history import HistoryResult
+from labctl.bench.history_cost import HistoryResult
 from labctl.bench.matching import MatchingResult
 from labctl.bench.rounds import QUIET_SHARE
 from labctl.bench.transactions import TransactionResult

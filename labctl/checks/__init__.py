@@ -1,1 +1,12 @@
-"""Histories in, verdicts out: pure functions that decide whether a run kept its promises."""
+"""Histories in, verdicts out: pure functions that decide whether a run kept its promises.
+
+    judge.py        the checks on what real nodes have told
+    history.py      what happened in a run, put in order
+    properties.py   the properties of Definitions 3.1 to 3.4
+    serial.py       who must have received a publication: operations without brokers and messages
+    beside.py       regular publications beside transactions
+    spaces.py       which operations touch an event, looked up and not asked one by one
+    verdict.py      what a check says
+
+May import: broker.matching, broker.protocol, broker.routing, labctl.results.
+"""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from broker.filters import Event
+from broker.protocol.filters import Event
 from labctl.checks.history import History, Operation, Transaction, is_before
 from labctl.checks.spaces import Entry, spaces_of
 

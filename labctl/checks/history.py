@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Struct, field
 
-from broker.filters import Event, Filter
-from broker.vocabulary import NO_KEY, Key, Stamp
+from broker.protocol import events
+from broker.protocol.filters import Event, Filter
+from broker.protocol.vocabulary import ISOLATED, NO_KEY, PLANNED, SAFE, Key, Stamp
 
 if TYPE_CHECKING:
     from labctl.checks.spaces import Spaces
@@ -72,11 +73,15 @@ class Transaction(Struct, eq=False):
 
     @property
     def is_planned(self) -> bool:
-        return self.mode.startswith("s-tx")
+        return self.mode in PLANNED
 
     @property
     def is_isolated(self) -> bool:
-        return self.mode in ("d-tx", "d-tx-optimistic")
+        return self.mode in ISOLATED
+
+    @property
+    def is_safe(self) -> bool:
+        return self.mode in SAFE
 
     @property
     def committed(self) -> bool:
@@ -132,7 +137,7 @@ def _take(history: History, stamps: dict[tuple[str, str, int], Stamp], place: in
     name, fields, node = moment.name, moment.fields, moment.node
     tx = fields.get("tx", "")
     transaction = history.transactions.setdefault(tx, Transaction(tx)) if tx else None
-    if name == "issued":
+    if name == events.ISSUED:
         filter_ = fields.get("filter")
         if filter_ is not None and not isinstance(filter_, Filter):
             filter_ = msgspec.convert(filter_, Filter)
@@ -144,25 +149,25 @@ def _take(history: History, stamps: dict[tuple[str, str, int], Stamp], place: in
             target.setdefault(node, []).append(operation)
         else:
             transaction.operations[operation.op] = operation
-    elif name == "processed":
+    elif name == events.PROCESSED:
         if transaction is not None and not fields.get("triggered"):
             history.processed.setdefault(node, []).append((tx, fields["op"]))
         if fields.get("stamp") is not None and str(fields["source"]) == f"client:{fields['client']}":
             stamps[fields["client"], tx, fields["op"]] = _stamp(fields["stamp"])
-    elif name == "delivered":
+    elif name == events.DELIVERED:
         history.deliveries.append(Delivery(node, tx, fields["op"], fields["event"]))
         if transaction is not None and fields["op"] in transaction.operations:
             transaction.operations[fields["op"]].receivers.add(node)
-    elif name in ("connected", "started", "crashed", "left"):
+    elif name in (events.CONNECTED, events.STARTED, events.CRASHED, events.LEFT):
         _take_client(history, moment)
     elif transaction is not None:
         _take_of(transaction, place, moment)
 
 
 def _take_client(history: History, moment: Moment) -> None:
-    if moment.name == "connected":
+    if moment.name == events.CONNECTED:
         history.homes[moment.node] = moment.fields["home"]
-    elif moment.name == "started":
+    elif moment.name == events.STARTED:
         history.started.add(moment.node)
     else:
         history.gone.add(moment.node)
@@ -170,23 +175,23 @@ def _take_client(history: History, moment: Moment) -> None:
 
 def _take_of(transaction: Transaction, place: int, moment: Moment) -> None:
     name, fields, node = moment.name, moment.fields, moment.node
-    if name == "begin":
+    if name == events.BEGIN:
         transaction.mode, transaction.coordinator, transaction.began = fields["mode"], node, place
-    elif name == "begun":
+    elif name == events.BEGUN:
         transaction.key = (fields["key"][0], fields["key"][1])
-    elif name == "committed":
+    elif name == events.COMMITTED:
         transaction.committed_at.add(node)
-    elif name == "aborted":
+    elif name == events.ABORTED:
         transaction.aborted_at.add(node)
-    elif name == "steps-void":
+    elif name == events.STEPS_VOID:
         transaction.voids = True
-    elif name == "received":
+    elif name == events.RECEIVED:
         operation = transaction.operations.get(fields["op"])
         if operation is not None and fields["kind"] == "tcm":
             operation.receivers.add(node)
-    elif name == "tcm":
+    elif name == events.TCM:
         transaction.frames[node, fields["frame"]] = fields["op"]
-    elif name == "ended":
+    elif name == events.ENDED:
         transaction.ends[node] = fields["outcome"]
         if node == transaction.coordinator:
             transaction.outcome, transaction.reason = fields["outcome"], fields["reason"]

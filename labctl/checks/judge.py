@@ -13,14 +13,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from broker.filters import Event, Filter, Interval, OneOf, Predicate, Value
-from broker.hops import Hop, broker_hop, client_hop, name_of
-from broker.index import Record
-from broker.prt import PRT
+from broker.matching.records import Record
+from broker.protocol import events
+from broker.protocol.filters import Event, Filter, Interval, OneOf, Predicate, Value
+from broker.protocol.hops import Hop, broker_hop, client_hop, name_of
+from broker.routing.prt import PRT
 from labctl.checks import properties
-from labctl.checks.files import File, Line, Result
 from labctl.checks.history import History, read
 from labctl.checks.verdict import Verdict
+from labctl.results.histories import File, Line, Result
 
 PROBES_MAX = 400
 
@@ -49,7 +50,7 @@ def understand(result: Result) -> History:
     """The history, as the properties want it; transactions have no place in a common time."""
     lines = [*result.lines(), *_ends(result)]
     # What was received can be told only when it is known what was issued, perhaps in a later file.
-    later = ("delivered", "received")
+    later = (events.DELIVERED, events.RECEIVED)
     history = read(
         [
             *(line for line in lines if line.name not in later and not _is_farewell(result, line)),
@@ -62,12 +63,12 @@ def understand(result: Result) -> History:
 
 
 def _finished(file: File) -> bool:
-    return any(line.name == "finished" for line in file.lines)
+    return any(line.name == events.FINISHED for line in file.lines)
 
 
 def _is_farewell(result: Result, line: Line) -> bool:
     """A client that leaves when all is over is not gone."""
-    if line.name not in ("left", "crashed"):
+    if line.name not in (events.LEFT, events.CRASHED):
         return False
     return all(_finished(file) for file in result.files if file.node == line.node)
 
@@ -75,9 +76,10 @@ def _is_farewell(result: Result, line: Line) -> bool:
 def _ends(result: Result) -> Iterator[Line]:
     """A word for clients that could not say it themselves."""
     for file in result.files:
-        said = any(line.name in ("left", "crashed", "finished") for line in file.lines)
+        said = any(line.name in (events.LEFT, events.CRASHED, events.FINISHED) for line in file.lines)
         if file.role == "client" and not said:
-            yield Line(file.node, len(file.lines) + 1, 0.0, "crashed", {"reason": "its history just ends"})
+            reason = "its history just ends"
+            yield Line(file.node, len(file.lines) + 1, 0.0, events.CRASHED, {"reason": reason})
 
 
 # What the brokers have at the end
@@ -135,8 +137,8 @@ def probes(history: History) -> list[Event]:
         event = operation.event or (_inside(operation.filter) if operation.filter is not None else None)
         if event:
             found.setdefault(repr(sorted(event.items())), event)
-    events = list(found.values())
-    return events[:: max(1, len(events) // PROBES_MAX)]
+    values = list(found.values())
+    return values[:: max(1, len(values) // PROBES_MAX)]
 
 
 def _inside(filter_: Filter) -> Event:
@@ -171,10 +173,10 @@ def links(result: Result) -> Verdict:
     arrived: dict[tuple[Hop, Hop], list[tuple[int, tuple[Any, ...]]]] = {}
     checked, faults = 0, []
     for line in result.lines():
-        if line.name in ("sent", "arrived"):
+        if line.name in (events.SENT, events.ARRIVED):
             other, number = line.fields["link"], line.fields["seq"]
             what = (line.fields["message"], line.fields["tx"], line.fields.get("op"))
-            if line.name == "sent":
+            if line.name == events.SENT:
                 sent.setdefault((hops[line.node], other), {})[number] = what
             else:
                 arrived.setdefault((other, hops[line.node]), []).append((number, what))
@@ -192,7 +194,9 @@ def links(result: Result) -> Verdict:
 
 def _is_cut_off(file: File) -> bool:
     """Its last lines may be lost."""
-    return file.role == "client" and not any(line.name in ("left", "crashed") for line in file.lines)
+    return file.role == "client" and not any(
+        line.name in (events.LEFT, events.CRASHED) for line in file.lines
+    )
 
 
 def _link_faults(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from broker.filters import Event
-from broker.hops import Hop, broker_hop, client_hop
+from broker.protocol.filters import Event
+from broker.protocol.hops import Hop, broker_hop, client_hop
 from labctl.checks import beside, serial
 from labctl.checks.history import History, Operation, Transaction, is_before
 from labctl.checks.spaces import Entry, spaces_of
@@ -34,7 +34,7 @@ def atomicity(history: History, brokers: Sequence[str]) -> Verdict:
         told = {outcome for client, outcome in t.ends.items() if client not in history.gone} - {"unknown"}
         if ("aborted" in told and t.committed_at) or ("committed" in told and not t.committed_at):
             faults.append(f"{t.tx}: clients were told {t.ends}, brokers say otherwise")
-        if t.mode == "s-tx-safe" and t.voids and t.committed_at:
+        if t.is_safe and t.voids and t.committed_at:
             faults.append(f"{t.tx} has committed although not all of its steps can have come")
         if t.outcome == "unknown" and not t.voids and not history.gone:
             faults.append(f"{t.tx}: outcome unknown without a reason: {t.reason}")

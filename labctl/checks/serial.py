@@ -13,7 +13,7 @@ from itertools import permutations
 
 from msgspec import Struct
 
-from broker.vocabulary import Stamp
+from broker.protocol.vocabulary import Stamp
 from labctl.checks.history import History, Operation, Transaction, is_before
 from labctl.checks.spaces import Entry, spaces_of
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from broker.boxes import contains
-from broker.filters import Event, Filter
-from broker.records import Record
-from broker.table import Table
-from broker.vocabulary import NO_KEY
+from broker.matching.boxes import contains
+from broker.matching.records import Record
+from broker.matching.table import Table
+from broker.protocol.filters import Event, Filter
+from broker.protocol.vocabulary import NO_KEY
 from labctl.checks.history import History, Operation, Transaction
 
 FEW_ENTRIES = 32

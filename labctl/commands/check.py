@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labctl.exits import CHECK_FAILED, OUTCOME_UNKNOWN
+from labctl.commands.options import Json
+from labctl.exits import CHECK_FAILED, OUTCOME_UNKNOWN, USAGE
 from labctl.output import Output
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def check(
     result: Annotated[
         Path, typer.Argument(help="The histories of a run (*.jsonl), or the result of an experiment.")
     ],
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Decide from the histories of a run whether it kept its promises.
 
@@ -28,18 +29,20 @@ def check(
     judge by, or a history is missing). Ends with 1 if a property is invalid, with 3 if none is valid. Of the
     result of an experiment every repetition is judged.
     """
-    from labctl.checks.files import repetitions
+    from labctl.results.layout import finished
+    from labctl.results.problem import ending_with
 
     out = Output(json)
-    parts = repetitions(result)
-    answer = _check_all(out, result, parts) if parts else _check_one(out, result)
+    with ending_with(USAGE):
+        parts = [result / part.path for part in finished(result)]
+        answer = _check_all(out, result, parts) if parts else _check_one(out, result)
     if answer != "valid":
         raise typer.Exit(CHECK_FAILED if answer == "invalid" else OUTCOME_UNKNOWN)
 
 
 def _check_all(out: Output, result: Path, parts: list[Path]) -> Answer:
-    from labctl.checks.files import load
     from labctl.checks.judge import judge
+    from labctl.results.histories import load
 
     rows: list[tuple[str, str, Answer, int, int]] = []
     for part in parts:
@@ -65,8 +68,8 @@ def _answer(verdicts: list[Verdict]) -> Answer:
 
 
 def _check_one(out: Output, result: Path) -> Answer:
-    from labctl.checks.files import load
     from labctl.checks.judge import judge
+    from labctl.results.histories import load
 
     loaded = load(result)
     verdicts = judge(loaded)

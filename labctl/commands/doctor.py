@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-from labctl import doctor
-from labctl.commands.testbed import examine
+from labctl.checkup import Check
+from labctl.commands.labs import examine
+from labctl.commands.options import Json
 from labctl.exits import INFRASTRUCTURE
 from labctl.output import Output
+from labctl.overlay import doctor
 
 
 def command(
@@ -18,7 +20,7 @@ def command(
     ] = None,
     brokers: Annotated[int, typer.Option(min=0, help="Hosts for brokers that the testbed must hold.")] = 3,
     clients: Annotated[int, typer.Option(min=0, help="Hosts for clients that it must hold.")] = 4,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Check whether this machine, or a testbed, is fit for a lab, and say what to do where it is not.
 
@@ -38,7 +40,7 @@ def command(
         raise typer.Exit(INFRASTRUCTURE)
 
 
-def _verdict(check: doctor.Check) -> str:
+def _verdict(check: Check) -> str:
     if check.ok:
         return "ok"
     return "not ok" if check.required else "advice"

@@ -9,11 +9,13 @@ from typing import Annotated
 
 import typer
 
-from labctl import overlay, overlay_state
 from labctl import topology as trees
-from labctl.commands.overlay_view import show_status
+from labctl.commands.options import DEFAULT_NAME, Json, OverlayName
+from labctl.commands.views.overlay import show_status
 from labctl.exits import INFRASTRUCTURE, UsageProblem
 from labctl.output import Output
+from labctl.overlay import local
+from labctl.overlay import state as states
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,18 +23,8 @@ app = typer.Typer(
     epilog="Example: labctl overlay up --brokers 9; labctl overlay status; labctl overlay down",
 )
 
-DEFAULT_NAME = "default"
 DEFAULT_BROKERS = 3
 
-
-def _complete_name() -> list[str]:
-    return overlay_state.names()
-
-
-Name = Annotated[
-    str, typer.Option("--name", help="Which overlay; several can run at once.", autocompletion=_complete_name)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")]
 
 Brokers = Annotated[
     int | None,
@@ -78,7 +70,7 @@ Seed = Annotated[int | None, typer.Option(min=0, help="Of all delays; the same s
 def up(  # noqa: PLR0913, PLR0917 - each option is one setting of the overlay
     brokers: Brokers = None,
     topology: TopologyFile = None,
-    name: Name = DEFAULT_NAME,
+    name: OverlayName = DEFAULT_NAME,
     base_port: BasePort = None,
     delay_ms: DelayMs = None,
     sigma: Sigma = None,
@@ -87,7 +79,7 @@ def up(  # noqa: PLR0913, PLR0917 - each option is one setting of the overlay
     client_delay_ms: ClientDelayMs = None,
     client_sigma: ClientSigma = None,
     seed: Seed = None,
-    timeout_s: Timeout = overlay.START_TIMEOUT_S,
+    timeout_s: Timeout = local.START_TIMEOUT_S,
     json: Json = False,
 ) -> None:
     """Start an overlay and return when every broker is ready and every link stands.
@@ -102,10 +94,10 @@ def up(  # noqa: PLR0913, PLR0917 - each option is one setting of the overlay
         ),
         clients=_given(delay_ms=client_delay_ms, sigma=client_sigma, seed=seed),
     )
-    settings = overlay.Settings(base_port=base_port, timeout_s=timeout_s)
+    settings = local.Settings(base_port=base_port, timeout_s=timeout_s)
     began = time.monotonic()
     with out.working(f"starting overlay {name}") as report:
-        state = overlay.up(tree, name, settings, report)
+        state = local.up(tree, name, settings, report)
     _show_up(out, tree, state, time.monotonic() - began)
 
 
@@ -123,9 +115,9 @@ def _tree(brokers: int | None, file: Path | None) -> trees.Topology:
     return trees.load(file)
 
 
-def _show_up(out: Output, tree: trees.Topology, state: overlay_state.OverlayState, elapsed_s: float) -> None:
+def _show_up(out: Output, tree: trees.Topology, state: states.OverlayState, elapsed_s: float) -> None:
     addresses = {broker.id: broker.address for broker in state.brokers}
-    folder = str(overlay_state.folder(state.name))
+    folder = str(states.folder(state.name))
     out.document(
         {
             "name": state.name,
@@ -145,7 +137,7 @@ def _show_up(out: Output, tree: trees.Topology, state: overlay_state.OverlayStat
 
 @app.command("status", epilog="Example: labctl overlay status --dump --json | jq '.brokers[0].status.tables'")
 def status(
-    name: Name = DEFAULT_NAME,
+    name: OverlayName = DEFAULT_NAME,
     dump: Annotated[bool, typer.Option("--dump", help="With the routing tables (CRT, SRT, PRT).")] = False,
     json: Json = False,
 ) -> None:
@@ -155,7 +147,7 @@ def status(
     it. Ends with 4 when the overlay is not whole.
     """
     out = Output(json)
-    found = overlay.status(name, dump)
+    found = local.status(name, dump)
     out.document(found)
     if not json:
         show_status(out, found)
@@ -165,13 +157,13 @@ def status(
 
 @app.command("down", epilog="Example: labctl overlay down --all")
 def down(
-    name: Name = DEFAULT_NAME,
+    name: OverlayName = DEFAULT_NAME,
     all_overlays: Annotated[bool, typer.Option("--all", help="Every overlay of this user.")] = False,
     json: Json = False,
 ) -> None:
     """Stop an overlay's brokers and remove its folder. There is no harm in doing it twice."""
     out = Output(json)
-    stopped = {each: overlay.down(each) for each in (overlay_state.names() if all_overlays else [name])}
+    stopped = {each: local.down(each) for each in (states.names() if all_overlays else [name])}
     rows = [(each, s.broker, s.pid, s.how) for each, brokers in stopped.items() for s in brokers]
     out.document(
         {"stopped": [{"name": each, "broker": b, "pid": pid, "how": how} for each, b, pid, how in rows]}
@@ -196,7 +188,7 @@ def _tally(hows: Iterable[str]) -> str:
 def list_overlays(json: Json = False) -> None:
     """List this machine's overlays, and how many of their brokers run."""
     out = Output(json)
-    found = overlay.overview()
+    found = local.overview()
     out.document({"overlays": [{**_overview(seen), "stale": seen.stale} for seen in found]})
     if json:
         return
@@ -207,5 +199,5 @@ def list_overlays(json: Json = False) -> None:
     out.table("Overlays", ("name", "phase", "running"), rows)
 
 
-def _overview(seen: overlay.Overview) -> dict[str, object]:
+def _overview(seen: local.Overview) -> dict[str, object]:
     return {"name": seen.name, "phase": seen.phase, "brokers": seen.brokers, "alive": seen.alive}

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from labctl.commands.options import Json
 from labctl.exits import CHECK_FAILED, DONE, OUTCOME_UNKNOWN, LabError, UsageProblem
 from labctl.output import Output, is_terminal
 
 if TYPE_CHECKING:
-    from labctl.report.model import Report
+    from labctl.report.judgement.model import Report
 
 NEEDS = "the report needs {}: install what it needs with pip install 'labctl[report]'"
 
@@ -41,9 +42,7 @@ def command(
     master: Annotated[
         str, typer.Option(help="Spark master: local[2], spark://host:port, yarn ...")
     ] = "local[*]",
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on stdout, all else on stderr.")
-    ] = False,
+    json: Json = False,
 ) -> None:
     """Turn a result into tables, figures, a verdict on every claim, and one page that opens offline.
 
@@ -69,14 +68,18 @@ def command(
 def _report(
     out: Output, result: str | None, output: str | None, claims_file: Path | None, master: str
 ) -> int:
-    from labctl.report import claims, folder, outputs, pipeline, session, terminal
+    from labctl.report import pipeline
+    from labctl.report.judgement import claims
+    from labctl.report.pages import outputs, terminal
+    from labctl.report.tables import session
+    from labctl.results import documents, layout, reading
 
-    root = folder.find(result)
-    target = output or folder.join(root, folder.OUTPUT)
-    if folder.is_local(root):
+    root = reading.find(result)
+    target = output or documents.join(root, layout.REPORT)
+    if documents.is_local(root):
         # Before Spark takes its time to start.
-        folder.read_run(root)
-    chosen = claims_file or claims.find(root if folder.is_local(root) else None)
+        reading.read_run(root)
+    chosen = claims_file or claims.find(root if documents.is_local(root) else None)
     claims.load(chosen)
     with _progress(out, ("starting Spark", *pipeline.STEPS, "drawing")) as say:
         say("starting Spark")
@@ -92,18 +95,22 @@ def _report(
 
 def _for_spark(path: str) -> str:
     """Spark's own default may be another file system than that of this machine."""
-    from labctl.report import folder
+    from labctl.results import documents
 
-    return str(Path(path).resolve()) if folder.is_local(path) else path
+    return str(Path(path).resolve()) if documents.is_local(path) else path
 
 
 def _compare(out: Output, pair: tuple[str, str], claims_file: Path | None, master: str) -> int:
-    from labctl.report import claims, compare, folder, pipeline, session, terminal
+    from labctl.report import pipeline
+    from labctl.report.judgement import claims, compare
+    from labctl.report.pages import terminal
+    from labctl.report.tables import session
+    from labctl.results import documents, reading
 
-    roots = [folder.find(each) for each in pair]
+    roots = [reading.find(each) for each in pair]
     for root in roots:
-        if folder.is_local(root):
-            folder.read_run(root)
+        if documents.is_local(root):
+            reading.read_run(root)
     chosen = claims_file or claims.find()
     reports = []
     steps = ("starting Spark", *pipeline.STEPS, *pipeline.STEPS)

@@ -4,83 +4,212 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from labctl.exits import CHECK_FAILED, INTERRUPTED, UsageProblem
+from labctl.commands.options import Json
+from labctl.exits import CHECK_FAILED
 from labctl.output import Output
 
-EPILOG = (
-    "Examples: labctl simulate --protocol d-tx --scenario skew --seeds 0:1000; "
-    "labctl simulate --protocol d-tx --scenario skew --replay 17; labctl simulate --measure --brokers 9,1000"
+DEFAULT_COMMAND = "campaign"
+
+
+class Commands(TyperGroup):
+    """Options without a command before them are those of a campaign."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        names_none = args[0].startswith("-") if args else not ctx.resilient_parsing
+        if names_none and not set(args[:1]) & set(ctx.help_option_names):
+            args = [DEFAULT_COMMAND, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=Commands,
+    subcommand_metavar="[COMMAND] [ARGS]...",
+    epilog="Examples: labctl simulate --seeds 0:1000; labctl simulate explore; labctl simulate soak 10000",
 )
 
+Protocols = Annotated[
+    str,
+    typer.Option(
+        "--protocol", help="One or several, with commas; mixed: all in one overlay. Default: each, and mixed."
+    ),
+]
+Protocol = Annotated[str, typer.Option(help="Of its transactions; mixed: all in one overlay.")]
+Scenarios = Annotated[str, typer.Option("--scenario", help="One or several generators. Default: all.")]
+Scenario = Annotated[str, typer.Option(help="Its generator.")]
 
-def simulate(  # noqa: PLR0913, PLR0917 - each option is one knob of the simulation
-    protocol: Annotated[
-        str,
-        typer.Option(
-            help="One or several, with commas; mixed: all in one overlay. Default: each, and mixed."
-        ),
-    ] = "",
-    scenario: Annotated[str, typer.Option(help="One or several generators. Default: all.")] = "",
-    brokers: Annotated[str, typer.Option(help="So many, in place of what the generators draw.")] = "",
-    seeds: Annotated[str, typer.Option(help="From, and up to but not including.")] = "0:100",
+_CHANGES = "What is changed in what the generators draw"
+Brokers = Annotated[int | None, typer.Option(min=1, help="Size of the overlay.", rich_help_panel=_CHANGES)]
+Crash = Annotated[
+    float, typer.Option(min=0, max=1, help="How often a client crashes.", rich_help_panel=_CHANGES)
+]
+Away = Annotated[
+    float,
+    typer.Option(min=0, max=1, help="How often a client loses its connection.", rich_help_panel=_CHANGES),
+]
+Abort = Annotated[
+    float, typer.Option(min=0, max=1, help="How often a coordinator aborts.", rich_help_panel=_CHANGES)
+]
+SlowLinks = Annotated[
+    float, typer.Option(min=0.01, help="Factor for the delay of some links.", rich_help_panel=_CHANGES)
+]
+
+_DELAYS = "Delays"
+
+
+@app.callback()
+def group() -> None:
+    """Run the broker cores and client sessions under a simulated network and clock, and judge what happened.
+
+    Without a command it is a campaign: `labctl simulate --seeds 0:1000`.
+    The exit code is 1 when something was violated.
+    """
+
+
+@app.command("campaign", epilog="Example: labctl simulate campaign --protocol d-tx --seeds 0:1000")
+def campaign(  # noqa: PLR0913, PLR0917 - each option is one knob of the campaign
+    protocol: Protocols = "",
+    scenario: Scenarios = "",
+    seeds: Annotated[str, typer.Option(metavar="FIRST:END", help="Up to, not including, the end.")] = "0:100",
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each core.")] = 0,
-    crash: Annotated[float, typer.Option(min=0, max=1, help="How often a client crashes.")] = 0.0,
-    away: Annotated[float, typer.Option(min=0, max=1, help="How often a client loses its connection.")] = 0.0,
-    abort: Annotated[float, typer.Option(min=0, max=1, help="How often a coordinator aborts.")] = 0.0,
-    slow_links: Annotated[float, typer.Option(min=0.01, help="Factor for the delay of some links.")] = 1.0,
     record: Annotated[
         Path | None, typer.Option(help="Append each finished chunk to this file, and skip those in it.")
     ] = None,
-    keep_going: Annotated[bool, typer.Option(help="Do not stop after ten schedules that failed.")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Do not stop after ten schedules that failed.")
+    ] = False,
     shrink_s: Annotated[float, typer.Option(min=0, help="Time to make a failing program small.")] = 10.0,
-    replay: Annotated[int | None, typer.Option(min=0, help="Step through the schedule of this seed.")] = None,
-    explore: Annotated[bool, typer.Option("--explore", help="All schedules of small worlds.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Runs of each small world.")] = 20_000,
-    measure: Annotated[bool, typer.Option("--measure", help="Latency and messages in virtual time.")] = False,
-    client_ms: Annotated[float, typer.Option(min=0, help="Median delay of a client's link.")] = 3.3,
-    broker_ms: Annotated[float, typer.Option(min=0, help="Median delay between brokers.")] = 2.2,
-    sigma: Annotated[float, typer.Option(min=0, max=3, help="Spread of the log-normal delays.")] = 0.4,
-    soak: Annotated[int, typer.Option(min=0, help="So many transactions in one world: what stays?")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    brokers: Brokers = None,
+    crash: Crash = 0.0,
+    away: Away = 0.0,
+    abort: Abort = 0.0,
+    slow_links: SlowLinks = 1.0,
+    json: Json = False,
 ) -> None:
-    """Run the broker cores and client sessions under a simulated network and clock, and judge what happened.
+    """Judge the random schedules of many seeds.
 
-    A seed is a schedule. A violation is printed with its seed, a smaller program that shows it, and a
-    diagram of that; the exit code is 1 then.
+    A seed is a schedule. A violation is printed with its seed, a smaller
+    program that shows it, and a diagram of that.
     """
-    from labctl.simulate import commands
-    from labctl.simulate.measure import Delays
-    from labctl.simulate.variants import Variant
+    from labctl.simulate.programs.variants import Variant
+    from labctl.simulate.search import requests
+    from labctl.simulate.views import console
 
-    if sum((replay is not None, explore, measure, soak > 0)) > 1:
-        raise UsageProblem("--replay, --explore, --measure and --soak are different things; choose one")
-    out = Output(json)
-    sizes = commands.sizes(brokers)
-    chosen = commands.Choice(commands.protocols(protocol), commands.scenarios(scenario))
-    try:
-        if measure:
-            ok = commands.measured(out, chosen, sizes, Delays(client_ms, broker_ms, sigma))
-        elif explore:
-            ok = commands.explored(out, chosen, limit)
-        elif soak:
-            ok = commands.soaked(out, chosen, commands.one_size(sizes) or 3, soak)
-        else:
-            size = commands.one_size(sizes)
-            variant = Variant(size, crash, away, abort, slow_links)
-            if replay is not None:
-                ok = commands.replayed(out, chosen, replay, variant)
-            else:
-                first, end = commands.seed_range(seeds)
-                plan = commands.Campaign(
-                    chosen, first, end, variant, jobs or os.cpu_count() or 1, record, keep_going, shrink_s
-                )
-                ok = commands.campaign(out, plan)
-    except KeyboardInterrupt:
-        out.note("interrupted")
-        raise typer.Exit(INTERRUPTED) from None
-    if not ok:
+    first, end = requests.seed_range(seeds)
+    request = requests.Campaign(
+        choice=requests.choice(protocol, scenario),
+        first=first,
+        end=end,
+        variant=Variant(brokers or 0, crash, away, abort, slow_links),
+        jobs=jobs or os.cpu_count() or 1,
+        record=record,
+        keeps_going=keep_going,
+        shrink_s=shrink_s,
+    )
+    _end(console.campaign(Output(json), request))
+
+
+@app.command("replay", epilog="Example: labctl simulate replay 17 --protocol d-tx --scenario skew")
+def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a schedule
+    seed: Annotated[int, typer.Argument(metavar="SEED", min=0, help="As a campaign tells it.")],
+    protocol: Protocol = "",
+    scenario: Scenario = "",
+    brokers: Brokers = None,
+    crash: Crash = 0.0,
+    away: Away = 0.0,
+    abort: Abort = 0.0,
+    slow_links: SlowLinks = 1.0,
+    json: Json = False,
+) -> None:
+    """Step through one schedule and judge it.
+
+    A seed means nothing without its protocol and scenario, and whatever else
+    the campaign was given.
+    """
+    from labctl.simulate.programs.variants import Variant
+    from labctl.simulate.search import requests
+    from labctl.simulate.views import console
+
+    variant = Variant(brokers or 0, crash, away, abort, slow_links)
+    request = requests.one_schedule(seed, requests.choice(protocol, scenario), variant)
+    _end(console.replay(Output(json), request))
+
+
+@app.command("explore", epilog="Example: labctl simulate explore --protocol d-tx,s-tx")
+def explore(
+    protocol: Protocols = "",
+    limit: Annotated[int, typer.Option(min=1, help="Runs of each small world.")] = 20_000,
+    json: Json = False,
+) -> None:
+    """Judge all schedules of small worlds.
+
+    That is every order in which links can deliver.
+    """
+    from labctl.simulate.search import requests
+    from labctl.simulate.views import console
+
+    request = requests.Exploration(requests.protocols(protocol), limit)
+    _end(console.explore(Output(json), request))
+
+
+@app.command("measure", epilog="Example: labctl simulate measure --protocol s-tx --brokers 9,1000")
+def measure(
+    protocol: Annotated[str, typer.Option(help="One or several, with commas. Default: each.")] = "",
+    brokers: Annotated[str, typer.Option(help="Sizes of the overlay, with commas. Default: 1 to 1000.")] = "",
+    client_ms: Annotated[
+        float, typer.Option(min=0, help="Median of a client's link.", rich_help_panel=_DELAYS)
+    ] = 3.3,
+    broker_ms: Annotated[
+        float, typer.Option(min=0, help="Median between brokers.", rich_help_panel=_DELAYS)
+    ] = 2.2,
+    sigma: Annotated[
+        float, typer.Option(min=0, max=3, help="Log-normal spread.", rich_help_panel=_DELAYS)
+    ] = 0.4,
+    json: Json = False,
+) -> None:
+    """Measure one transaction in virtual time.
+
+    Latency and messages of a dispatching transaction, in overlays of one to
+    a thousand brokers.
+    """
+    from labctl.simulate.search import requests
+    from labctl.simulate.search.measure import Delays
+    from labctl.simulate.views import console
+
+    request = requests.Measurement(
+        requests.measurable_protocols(protocol),
+        requests.sizes(brokers),
+        Delays(client_ms, broker_ms, sigma),
+    )
+    _end(console.measure(Output(json), request))
+
+
+@app.command("soak", epilog="Example: labctl simulate soak 100000")
+def soak(
+    transactions: Annotated[
+        int, typer.Argument(metavar="TRANSACTIONS", min=1, help="Crashes of clients among them.")
+    ] = 10_000,
+    protocol: Protocols = "",
+    brokers: Annotated[int, typer.Option(min=1, help="Of the world.")] = 3,
+    json: Json = False,
+) -> None:
+    """Judge what very many transactions leave behind.
+
+    They are run in one world. Contexts, tombs, tags and buffers of its
+    brokers must be gone in the end.
+    """
+    from labctl.simulate.search import requests
+    from labctl.simulate.views import console
+
+    request = requests.LongRun(requests.protocols_together(protocol), brokers, transactions)
+    _end(console.soak(Output(json), request))
+
+
+def _end(kept: bool) -> None:
+    """With the exit code for whether the promises were kept."""
+    if not kept:
         raise typer.Exit(CHECK_FAILED)

@@ -1,6 +1,14 @@
 """From a result folder to answers: a PySpark pipeline, figures, and a page.
 
-Raw logs are read once into Parquet (`ingest`); all else is computed from there by small functions from
-DataFrame to DataFrame (`transforms`), and what reaches this process is one row per repetition, per node or
-per bin of a histogram, never a row of a log.
+Raw logs are read once into Parquet (`tables.ingest`); all else is computed from there by small functions from
+DataFrame to DataFrame (`tables`), and what reaches this process is one row per repetition, per node or per bin
+of a histogram, never a row of a log.
+
+    pipeline.py   raw logs to a `Report`: read once, transform, check, judge
+
+    tables/       functions from DataFrame to DataFrame
+    judgement/    what the numbers mean
+    pages/        what a report leaves behind for people and programs
+
+May import: client.scenarios, labctl, labctl.report.judgement, labctl.report.tables, labctl.results.
 """

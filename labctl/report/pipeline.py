@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from client.scenarios.approaches import approach_of
 from labctl import topology
-from labctl.report import claims, cost, doubts, folder, ingest, verdicts
-from labctl.report.ingest import Tables
-from labctl.report.model import (
+from labctl.report.judgement import claims, cost, verdicts, warnings
+from labctl.report.judgement.model import (
     Bin,
     CellResult,
     NodeVitals,
@@ -22,9 +22,14 @@ from labctl.report.model import (
     measured,
     worst,
 )
-from labctl.report.provenance import calibrations, describe
-from labctl.report.stats import Resampler
-from labctl.report.transforms import latency, nodes, rates
+from labctl.report.judgement.origins import calibrations, describe
+from labctl.report.judgement.stats import Resampler
+from labctl.report.tables import ingest, latency, nodes, rates
+from labctl.report.tables.ingest import Tables
+from labctl.results.documents import join
+from labctl.results.layout import repetitions
+from labctl.results.problem import ResultProblem
+from labctl.results.reading import list_files, read_run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -51,12 +56,12 @@ _COUNTS = (
 def analyse(spark: SparkSession, root: str, output: str, claims_file: Path, say: Say) -> Report:
     """The report of a result folder; its tables are in `output`/tables afterwards."""
     started = time.monotonic()
-    run = folder.read_run(root, spark)
+    run = read_run(root, spark)
     listed = claims.load(claims_file)
-    found = folder.repetitions(folder.list_files(spark, root))
+    found = repetitions(list_files(spark, root))
     if not found:
-        raise folder.ResultProblem(f"{root} has no finished repetition of any cell; go on with --resume")
-    tables = Tables(spark, folder.join(output, "tables"))
+        raise ResultProblem(f"{root} has no finished repetition of any cell; go on with --resume")
+    tables = Tables(spark, join(output, "tables"))
 
     say(STEPS[0])
     ingest.ingest(root, tables, found)
@@ -73,8 +78,8 @@ def analyse(spark: SparkSession, root: str, output: str, claims_file: Path, say:
     resampler = Resampler(int(run.get("seed") or 0))
     results = _cells(tables, run, cells, resampler)
     for cell in results.values():
-        cell.warnings = doubts.of_cell(cell)
-    doubts.of_waits(waits, results, int((run.get("machine") or {}).get("cpus") or 1))
+        cell.warnings = warnings.of_cell(cell)
+    warnings.of_waits(waits, results, int((run.get("machine") or {}).get("cpus") or 1))
     usable = {name: measured(cell) for name, cell in results.items()}
     return Report(
         path=root,
@@ -83,7 +88,7 @@ def analyse(spark: SparkSession, root: str, output: str, claims_file: Path, say:
         judgements=tuple(claims.judge(claim, usable, resampler) for claim in listed),
         curves=_curves(tables),
         problems=(*map(str, problems), *unread),
-        warnings=tuple(doubts.of_run(run, results, len(problems) + len(unread))),
+        warnings=tuple(warnings.of_run(run, results, len(problems) + len(unread))),
         provenance=describe(spark, run, claims_file, time.monotonic() - started),
         calibrations=tuple(waits),
     )
@@ -123,7 +128,7 @@ def check(tables: Tables, cells: Mapping[Key, Mapping[str, Any]]) -> None:
     brokers = {
         key: topology.standard(cell["brokers"] or 1).brokers
         for key, cell in cells.items()
-        if cell["approach"] != "bl-wait"
+        if approach_of(cell["approach"]).is_transactional
     }
     parallel = tables.spark.sparkContext.defaultParallelism
     width = max(1, min(len(brokers), CHECK_ROUNDS * parallel))

@@ -1,1 +1,17 @@
-"""The same cores, client sessions and scenarios under a simulated network and clock."""
+"""The same cores, client sessions and scenarios under a simulated network and clock.
+
+    clients.py    a client of a simulated overlay: the verbs over virtual time
+    world.py      an overlay under a simulated network and clock; one seed is one schedule
+    choices.py    a world in which somebody chooses what happens next
+    tasks.py      coroutines without an event loop
+    stage.py      the scenarios of `client.scenarios` in a simulated overlay
+    runner.py     run a program in a world, and judge it
+    snapshot.py   the state of brokers and clients as plain values
+
+    programs/     what simulated clients do
+    search/       looking for schedules that go wrong
+    views/        a schedule as people look at it
+
+May import: broker, broker.gate, broker.matching, broker.protocol, broker.routing, client.core,
+client.scenarios, client.scenarios.cases, labctl.checks, labctl.simulate.programs.
+"""

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from broker.core import ClientGone, Input
-from broker.hops import Hop, broker_hop, is_client, name_of
+from broker.core import Input
+from broker.protocol import events
+from broker.protocol.hops import Hop, broker_hop, is_client, name_of
+from broker.routing.joining import ClientGone
 from labctl.simulate import snapshot
-from labctl.simulate.world import Passage, SimClient, World
+from labctl.simulate.clients import SimClient
+from labctl.simulate.world import Passage, World
 
 Link = tuple[Hop, Hop]
 
@@ -135,7 +138,7 @@ class ChoiceWorld(World):
         for moment in self.moments[self._moments_read :]:
             tx = moment.fields.get("tx", "")
             self._add(self._told, (moment.node, tx), (moment.name, moment.fields))
-            if moment.name in ("begin", "ended"):
+            if moment.name in (events.BEGIN, events.ENDED):
                 self._ends.append((moment.node, f"{moment.name} {tx}"))
         self._moments_read = len(self.moments)
 

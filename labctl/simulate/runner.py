@@ -7,15 +7,18 @@ from random import Random
 
 from msgspec import Struct
 
-from broker.filters import Event
-from broker.hops import Hop
-from client.errors import ClientError, SessionClosed
-from client.transactions import Frame, Tcm
+from broker.protocol import events
+from broker.protocol.filters import Event
+from broker.protocol.hops import Hop
+from broker.protocol.vocabulary import PLANNED
+from client.core.errors import ClientError, SessionClosed
+from client.core.transactions import Frame, Tcm
 from labctl.checks import properties
 from labctl.checks.history import History, read
 from labctl.checks.verdict import Verdict
-from labctl.simulate.generate import VALUES
-from labctl.simulate.programs import (
+from labctl.simulate.clients import SimClient
+from labctl.simulate.programs.generate import VALUES
+from labctl.simulate.programs.programs import (
     Fault,
     Op,
     Program,
@@ -27,7 +30,7 @@ from labctl.simulate.programs import (
     perform,
     say,
 )
-from labctl.simulate.world import SimClient, World
+from labctl.simulate.world import World
 
 MakeWorld = Callable[..., World]
 
@@ -91,7 +94,7 @@ class Run:
         for client, op in program.setup:
             world.complete(regular(world.clients[client], op))
         for client in program.homes:
-            world.record(client, "started", {})
+            world.record(client, events.STARTED, {})
         world.passages.clear()
 
     # What a program does, each piece by itself
@@ -121,7 +124,7 @@ class Run:
         if not client.is_alive:
             return
         try:
-            if program.protocol in ("s-tx", "s-tx-safe"):
+            if program.protocol in PLANNED:
                 await self._plan(client, program)
             else:
                 await self._dynamic(client, number, program)
@@ -198,7 +201,7 @@ class Run:
         for stray in self.world.strays:
             yield f"{stray.broker} could not place a {type(stray.message).__name__} from {stray.source}: {stray.error}"
         for broker in self.world.brokers.values():
-            for tx in (*broker.dtx.contexts, *broker.dtx.tombs, *broker.stx.open):
+            for tx in broker.transactions:
                 yield f"{broker.id} still has {tx}"
             tagged = [r for _, r in broker.routing.srt if r.tag] + [r for _, r in broker.routing.prt if r.tag]
             for record in tagged:

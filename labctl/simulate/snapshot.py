@@ -12,13 +12,14 @@ from typing import Any
 from msgspec import Struct
 
 from broker.core import Broker
-from broker.filters import Filter
-from broker.limits import Limits
-from broker.membership import OverlayMap
-from broker.records import Record
-from broker.routing import Routing
+from broker.matching.records import Record
+from broker.protocol.filters import Filter
+from broker.protocol.limits import Limits
+from broker.routing.membership import OverlayMap
+from broker.routing.tables import Routing
+from labctl.simulate.clients import SimClient
 from labctl.simulate.tasks import SimFuture
-from labctl.simulate.world import SimClient, World
+from labctl.simulate.world import World
 
 FIXED = (Limits, OverlayMap, World)
 PLAIN = (int, float, str, bytes, type(None))

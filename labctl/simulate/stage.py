@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from client.frames import Frame, Tcm
-from client.scenarios import consolidation, dispatching
-from client.scenarios.report import Report
+from client.core.frames import Frame, Tcm
+from client.core.session import Delivery
+from client.scenarios.attempts import Report
+from client.scenarios.cases import consolidation, dispatching
 from client.scenarios.roles import Coordinator, Role
 from client.scenarios.stage import Cast, Options, Stage
-from client.session import Delivery
+from labctl.simulate.clients import SimClient
 from labctl.simulate.tasks import Task
-from labctl.simulate.world import SimClient, World
+from labctl.simulate.world import World
 
 SCENARIOS: dict[str, ModuleType] = {"dispatching": dispatching, "consolidation": consolidation}
 

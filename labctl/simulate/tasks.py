@@ -7,7 +7,7 @@ from typing import Any
 
 
 class SimFuture:
-    """As much of `asyncio.Future` as `client.port` asks for."""
+    """As much of `asyncio.Future` as `client.core.port` asks for."""
 
     __slots__ = ("_callbacks", "_error", "_is_done", "_result")
 

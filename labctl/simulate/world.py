@@ -7,31 +7,29 @@ time, so one seed is one schedule. What happens is recorded like in a real run (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from operator import itemgetter
 from random import Random
 from typing import Any, NamedTuple
 
-from broker.core import Broker, ClientArrived, ClientAway, ClientBack, ClientGone, Input, ProtocolError
-from broker.filters import Overlap, Value
-from broker.hops import Hop, Sends, broker_hop, client_hop, name_of
-from broker.limits import Limits
-from broker.wire import AnyMessage, Publish
-from client.errors import SessionClosed
-from client.session import Delivery
-from client.transactions import Frame, Tcm
-from client.verbs import Verbs
+from broker.core import Broker, Input
+from broker.gate.gate import Gate
+from broker.protocol.filters import Overlap
+from broker.protocol.hops import Hop, Sends, broker_hop, client_hop, name_of
+from broker.protocol.limits import Limits
+from broker.protocol.messages import Publish
+from broker.routing.joining import ClientArrived, ClientGone
+from broker.routing.ready import ProtocolError, Ready
+from labctl.simulate.clients import OnTcm, SimClient
 from labctl.simulate.tasks import SimFuture, Task
 
 Tree = Iterable[tuple[str, str]]
 Latency = Callable[[Random, Hop, Hop], float]
 Happening = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 """When, which of those at the same time, what, and with which arguments."""
-OnTcm = Callable[["SimClient", Tcm, Frame], Coroutine[Any, Any, None]]
 
-TIMEOUT_S = 1e9
 EXPIRE_S = 1.0
 
 
@@ -54,6 +52,19 @@ class Passage(NamedTuple):
     target: Hop
     number: int
     message: Input
+
+
+class Parcel:
+    """Publications that were sent on a link one behind the other at one moment: they travel together."""
+
+    __slots__ = ("due", "messages", "newest", "sent")
+
+    def __init__(self, sent: float, due: float) -> None:
+        self.sent = sent
+        self.due = due
+        self.newest = 0
+        """Number of its last message on the link."""
+        self.messages: list[tuple[int, Publish]] = []
 
 
 class Stray(NamedTuple):
@@ -103,13 +114,16 @@ class World:
         self._soon: deque[Callable[[], None]] = deque()
         self._link_times: dict[tuple[Hop, Hop], float] = {}
         self._link_counts: dict[tuple[Hop, Hop], int] = {}
+        self._parcels: dict[tuple[Hop, Hop], Parcel] = {}
+        """The newest of each link."""
         self._numbers: dict[str, int] = {}
+        self._gates = {name: Gate() for name in names}
         self._is_expiring = False
         self._by_hop = {broker_hop(name): broker for name, broker in self.brokers.items()}
         for broker in self.brokers.values():
-            broker.site.keeps_history = True
+            broker.state.keeps_history = True
         for name in names if announcing is None else sorted(set(announcing)):
-            self._perform(name, self.brokers[name].start().sends)
+            self.announce(name)
         self.run()
         self.moments.clear()
 
@@ -119,7 +133,7 @@ class World:
         """Keep none from now on: a world that lives long does not grow with what has happened in it."""
         self.keeps_history = False
         for broker in self.brokers.values():
-            broker.site.keeps_history = False
+            broker.state.keeps_history = False
         self.moments.clear()
 
     def at(self, time: float, callback: Callable[..., None], *arguments: object) -> None:
@@ -127,15 +141,24 @@ class World:
 
     def run(self, steps_max: int = 1_000_000) -> None:
         """Until nothing is under way any more."""
-        soon, heap = self._soon, self._heap
         for _ in range(steps_max):
-            while soon:
-                soon.popleft()()
-            if not heap:
+            if not self.step():
                 return
-            self.now, _, callback, arguments = heappop(heap)
-            callback(*arguments)
         raise RuntimeError(f"still busy after {steps_max} steps")
+
+    def step(self) -> bool:
+        """The next thing that happens; False if nothing is under way."""
+        while self._soon:
+            self._soon.popleft()()
+        if not self._heap:
+            return False
+        self.now, _, callback, arguments = heappop(self._heap)
+        callback(*arguments)
+        return True
+
+    def announce(self, broker: str) -> None:
+        """A broker makes itself known, as it does when it is started."""
+        self._let_out(self.brokers[broker], self.brokers[broker].start())
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> Task:
         return Task(work, self._soon.append)
@@ -166,20 +189,55 @@ class World:
     # The network
 
     def transmit(self, source: Hop, target: Hop, message: Input) -> None:
-        link, times, now = (source, target), self._link_times, self.now
-        due = now + self._latency(self.random, source, target)
-        earliest = times.get(link, 0.0)
-        times[link] = due = max(due, earliest)
+        link, now = (source, target), self.now
         number = self._link_counts[link] = self._link_counts.get(link, 0) + 1
+        if isinstance(message, Publish):
+            due = self._join_parcel(link, number, message)
+        else:
+            due = self._due(link)
+            heappush(self._heap, (due, next(self._order), self._arrive, (source, target, number, message)))
         if self._traces:
             self.passages.append(Passage(now, due, source, target, number, message))
-        heappush(self._heap, (due, next(self._order), self._arrive, (source, target, number, message)))
+
+    def _due(self, link: tuple[Hop, Hop]) -> float:
+        """When what is sent on a link now arrives: not before what was sent on it earlier."""
+        due = max(self.now + self._latency(self.random, *link), self._link_times.get(link, 0.0))
+        self._link_times[link] = due
+        return due
+
+    def _join_parcel(self, link: tuple[Hop, Hop], number: int, message: Publish) -> float:
+        parcel = self._parcels.get(link)
+        if parcel is None or parcel.sent != self.now or parcel.newest != number - 1 or not parcel.messages:
+            parcel = self._parcels[link] = Parcel(self.now, self._due(link))
+            heappush(self._heap, (parcel.due, next(self._order), self._arrive_together, (link, parcel)))
+        parcel.newest = number
+        parcel.messages.append((number, message))
+        return parcel.due
 
     def depart(self, client: SimClient, reason: str) -> None:
         """The broker learns that a client is gone, after all that was heard of it."""
         link = (client.hop, broker_hop(client.home))
         arrival = max(self.now, self._link_times.get(link, 0.0))
         self.at(arrival + 1e-9, self._take, self.brokers[client.home], client.hop, ClientGone(reason))
+
+    def _arrive_together(self, link: tuple[Hop, Hop], parcel: Parcel) -> None:
+        """A broker decides on them together, as it does over TCP."""
+        source, target = link
+        messages, parcel.messages = parcel.messages, []
+        broker = self._by_hop.get(target)
+        if broker is None or len(messages) == 1:
+            for number, message in messages:
+                self._arrive(source, target, number, message)
+            return
+        last = self.clients[name_of(source)].heard_until if source not in self._by_hop else messages[-1][0]
+        heard = [message for number, message in messages if number <= last]
+        self.messages += len(heard)
+        try:
+            ready = broker.publish(source, heard) if heard else Ready([], [])
+        except ProtocolError as error:
+            self.strays.append(Stray(broker.id, source, heard[0], str(error)))
+            return
+        self._let_out(broker, ready)
 
     def _arrive(self, source: Hop, target: Hop, number: int, message: Input) -> None:
         broker = self._by_hop.get(target)
@@ -203,19 +261,22 @@ class World:
         except ProtocolError as error:
             self.strays.append(Stray(broker.id, source, message, str(error)))
             return
-        for event in ready.events:
-            self.record(broker.id, event.name, event.fields)
+        self._let_out(broker, ready)
+
+    def _let_out(self, broker: Broker, ready: Ready) -> None:
+        self._gates[broker.id].submit(ready.entries, self._carry_out, broker.id, ready)
+
+    def _carry_out(self, broker: str, ready: Ready) -> None:
+        for notice in ready.notices:
+            self.record(broker, notice.name, notice.fields)
         if ready.sends:
-            self._perform(broker.id, ready.sends)
+            self._perform(broker, ready.sends)
 
     def _expire(self) -> None:
         self._is_expiring = False
         for broker in self.brokers.values():
             if broker.has_open_transactions:
-                ready = broker.expire(self.now)
-                for event in ready.events:
-                    self.record(broker.id, event.name, event.fields)
-                self._perform(broker.id, ready.sends)
+                self._let_out(broker, broker.expire(self.now))
         if len(self._heap) and any(b.has_open_transactions for b in self.brokers.values()):
             self._is_expiring = True
             self.at(self.now + EXPIRE_S, self._expire)
@@ -237,111 +298,3 @@ class World:
 
     def link_count(self, source: Hop, target: Hop) -> int:
         return self._link_counts.get((source, target), 0)
-
-
-class SimClient(Verbs):
-    """A client of the simulated overlay; programs use it like a `client.Connection`."""
-
-    def __init__(
-        self, world: World, client_id: str, home: str, incarnation: int, on_tcm: OnTcm | None
-    ) -> None:
-        self.world = world
-        self.home = home
-        self.is_alive = True
-        self.heard_until = 1 << 62
-        """Number of the last message to its broker that was not lost with it."""
-        self.deliveries: list[tuple[Delivery, str]] = []
-        self._arrived = SimFuture()
-        self.hop = client_hop(client_id)
-        ids = count(1)
-
-        async def answer(tcm: Tcm, frame: Frame) -> None:
-            if on_tcm is not None:
-                await on_tcm(self, tcm, frame)
-
-        def draw_id() -> int:
-            return incarnation * 1_000_000 + next(ids)
-
-        super().__init__(client_id, draw_id, self, TIMEOUT_S, answer, self._note)
-        self.transactions.incarnation = incarnation
-        world.record(client_id, "connected", {"home": home})
-
-    async def arrived(self) -> None:
-        await self._arrived
-
-    async def publish(self, event: Mapping[str, Value], payload: bytes = b"") -> None:
-        self._check_open()
-        message = self._session.publish(event, payload)
-        self._note("issued", op=message.id, kind="pub", event=message.event)
-        self.send(message)
-
-    def crash(self, lost: int = 0) -> None:
-        """Gone without a word; the last `lost` messages that it sent are lost with it."""
-        if not self.is_alive:
-            return
-        self.is_alive = False
-        sent = self.world.link_count(self.hop, broker_hop(self.home))
-        self.heard_until = max(1, sent - lost)
-        self.world.record(self.client_id, "crashed", {})
-        self._gone("its connection broke")
-
-    def leave(self) -> None:
-        if self.is_alive:
-            self.is_alive = False
-            self.world.record(self.client_id, "left", {})
-            self._gone("it said goodbye")
-
-    def _gone(self, reason: str) -> None:
-        self.world.depart(self, reason)
-        self.lost(SessionClosed(f"{self.client_id} is gone"))
-
-    def go_away(self, seconds: float) -> None:
-        """Lose the connection and find it again."""
-        self.send_input(ClientAway())
-        self.world.at(self.world.now + seconds, self.send_input, ClientBack())
-
-    def send_input(self, message: Input) -> None:
-        if self.is_alive:
-            self.world.transmit(self.hop, broker_hop(self.home), message)
-
-    def take(self, message: Input) -> None:
-        if isinstance(message, Publish):
-            self._note("delivered", op=message.id, event=message.event)
-            self.deliveries.append((message, ""))
-        else:
-            self.receive(message)  # type: ignore[arg-type]
-
-    # What the verbs need
-
-    def send(self, *messages: AnyMessage) -> None:
-        for message in messages:
-            self.send_input(message)
-
-    def future(self) -> SimFuture:
-        return SimFuture()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.world.spawn(work)
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> NoTimer:
-        return NoTimer()  # virtual time passes for nobody's patience
-
-    def delivered(self, publication: Delivery, tx: str) -> None:
-        self._note("delivered", tx=tx, op=publication.id, event=publication.event)
-        self.deliveries.append((publication, tx))
-
-    def joined(self) -> None:
-        if not self._arrived.done():
-            self._arrived.set_result(None)
-
-    def _check_open(self) -> None:
-        if not self.is_alive:
-            raise SessionClosed(f"{self.client_id} is gone")
-
-    def _note(self, name: str, /, **fields: Any) -> None:
-        self.world.record(self.client_id, name, fields)
-
-
-class NoTimer:
-    def cancel(self) -> None:
-        """There is nothing to cancel."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from labctl.simulate.programs import Protocol
+from broker.protocol.vocabulary import Protocol
 from tests.mutations import clients, operations, ordering, planned, schedules, tables
 from tests.mutations.patching import Mutation
 
@@ -90,6 +90,7 @@ CAUGHT = (
     Caught(tables.withdrawals_take_effect_at_once, "beside", "s-tx", 4, "atomicity"),
     Caught(tables.others_see_what_may_not_be_taken_back, "beside", "d-tx-ni", 2, "recipients"),
     Caught(tables.others_see_what_may_not_be_taken_back, "beside", "s-tx", 8, "recipients"),
+    Caught(tables.a_batch_loses_its_last, "bursts", "d-tx", 0, "recipients"),
     Caught(tables.steps_see_what_comes_after_them, "disjoint", "s-tx", 29, "recipients"),
     Caught(tables.committed_records_lose_their_name, "carve", "s-tx", 11, "atomicity"),
     Caught(tables.committed_records_pass_for_undecided_ones, "carve", "s-tx", 32, "liveness"),

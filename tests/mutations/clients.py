@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from broker.txmessages import Abort, Commit, Prepare, StepAbort, StepPrepared, TxAck
-from broker.wire import Publish
-from client.outcome import COMMITTED, Outcome, aborted
-from client.plans import Plans, Running
-from client.port import Future
-from client.transactions import Frame, Part, Transaction, Transactions
+from broker.protocol.dtx import Abort, Commit, Prepare, TxAck
+from broker.protocol.messages import Publish
+from broker.protocol.stx import StepAbort, StepPrepared
+from client.core.outcomes import COMMITTED, Outcome, aborted
+from client.core.plans import Plans, Running
+from client.core.port import Future
+from client.core.transactions import Frame, Part, Transaction, Transactions
 from tests.mutations.patching import replace
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.prt import PRT
-from broker.site import ProtocolError, Ready
-from broker.transactions.context import Entry
-from broker.transactions.decisions import Decisions
-from broker.transactions.dtx import Dtx
-from broker.transactions.operations import Operations
-from broker.transactions.view import View
-from broker.txmessages import TxAck
+from broker.protocol.dtx import TxAck
+from broker.routing.prt import PRT
+from broker.routing.ready import ProtocolError, Ready
+from broker.transactions.dtx.context import Entry
+from broker.transactions.dtx.decisions import Decisions
+from broker.transactions.dtx.machine import Dtx
+from broker.transactions.dtx.operations import Operations
+from broker.transactions.dtx.view import View
 from tests.mutations.patching import replace
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from broker.routing import Routing
-from broker.site import Ready
-from broker.srt import SRT
-from broker.transactions import order as order_module
-from broker.transactions.context import Footprint, Logged
-from broker.transactions.decisions import Decisions
-from broker.transactions.dtx import Dtx
-from broker.transactions.operations import Operations
-from broker.transactions.order import Order
-from broker.transactions.view import View
-from broker.txmessages import Prepared
+from broker.protocol.dtx import Prepared
+from broker.routing.ready import Ready
+from broker.routing.srt import SRT
+from broker.routing.tables import Routing
+from broker.transactions.dtx import order as order_module
+from broker.transactions.dtx.context import Footprint, Logged
+from broker.transactions.dtx.decisions import Decisions
+from broker.transactions.dtx.machine import Dtx
+from broker.transactions.dtx.operations import Operations
+from broker.transactions.dtx.order import Order
+from broker.transactions.dtx.view import View
 from tests.mutations.patching import always, replace
 
 
@@ -50,7 +50,7 @@ def validation_without_own_writes(patch: pytest.MonkeyPatch) -> None:
 
     def conflict(_: Any, self: Order, context: Any) -> str:
         for logged in context.log:
-            if order_module._again(View(self._site.routing), logged) != logged.decision:
+            if order_module._again(View(self._state.routing), logged) != logged.decision:
                 return "a conflict"
         return ""
 
@@ -136,11 +136,11 @@ def late_only_for_the_undecided(patch: pytest.MonkeyPatch) -> None:
 
     def is_late(original: Any, self: Order, context: Any) -> bool:
         recent, self._recent = self._recent, []
-        last, self._site.last_key = self._site.last_key, (0, "")
+        last, self._state.last_key = self._state.last_key, (0, "")
         try:
             late: bool = original(self, context)
         finally:
-            self._recent, self._site.last_key = recent, last
+            self._recent, self._state.last_key = recent, last
         return late
 
     replace(patch, Order, "_is_late", is_late)

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
-from broker.hops import Hop, client_hop, is_client
-from broker.records import Record
-from broker.routing import Routing
-from broker.site import Ready
-from broker.srt import SRT
-from broker.transactions import planning
-from broker.transactions import stx as stx_module
-from broker.transactions.plan import Open
-from broker.transactions.steps import Steps
-from broker.transactions.stx import Stx
-from broker.txmessages import Step
-from broker.wire import Operation
+from broker.matching.records import Record
+from broker.protocol.hops import Hop, client_hop, is_client
+from broker.protocol.messages import Operation
+from broker.protocol.stx import Step
+from broker.routing.ready import Ready
+from broker.routing.srt import SRT
+from broker.routing.tables import Routing
+from broker.transactions.stx import machine as stx_module
+from broker.transactions.stx import planning
+from broker.transactions.stx.decisions import Decisions
+from broker.transactions.stx.execution import Execution
+from broker.transactions.stx.machine import Stx
+from broker.transactions.stx.steps import Steps
 from tests.mutations.patching import always, replace
 
 TABLES = ("adv", "uadv", "sub", "usub")
@@ -33,11 +34,11 @@ def hop_test_is_inverted(patch: pytest.MonkeyPatch) -> None:
 def steps_of_own_clients_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """S-TX A2 (H3): everything that a client of the broker will send is due there."""
 
-    def waits(original: Any, site: Any, state: Open, planned: Any, before: Any) -> bool:
-        answer: bool = original(site, state, planned, before)
-        is_ours = before.client in site.guests and before.step not in state.processed
+    def waits(original: Any, state: Any, execution: Execution, planned: Any, before: Any) -> bool:
+        answer: bool = original(state, execution, planned, before)
+        is_ours = before.client in state.guests and before.step not in execution.processed
         if is_ours and before.kind in ("sub", "usub"):
-            return bool(site.routing.srt.wants_beyond(client_hop(before.client), before.filter))
+            return bool(state.routing.srt.wants_beyond(client_hop(before.client), before.filter))
         return answer and not (is_ours and before.kind in ("pub", "tcm"))
 
     replace(patch, stx_module, "waits", waits)
@@ -46,9 +47,9 @@ def steps_of_own_clients_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
 def advertisements_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """S-TX A3: advertisements flood, so they are due everywhere."""
 
-    def waits(original: Any, site: Any, state: Open, planned: Any, before: Any) -> bool:
-        answer: bool = original(site, state, planned, before)
-        is_coming = before.step not in state.processed and before.client not in site.guests
+    def waits(original: Any, state: Any, execution: Execution, planned: Any, before: Any) -> bool:
+        answer: bool = original(state, execution, planned, before)
+        is_coming = before.step not in execution.processed and before.client not in state.guests
         return answer and not (is_coming and before.kind in ("adv", "uadv"))
 
     replace(patch, stx_module, "waits", waits)
@@ -56,16 +57,16 @@ def advertisements_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
 
 def what_waits_is_looked_at_once(patch: pytest.MonkeyPatch) -> None:
     """S-TX A4 (H5): what waits is looked at again whenever a table changes."""
-    always(patch, Stx, "pump_all", lambda: Ready([], []))
-    always(patch, Stx, "look_again", lambda: None)
+    always(patch, Stx, "advertised", lambda: Ready([], []))
+    always(patch, Stx, "_look_again", lambda: None)
 
 
 def advertisements_have_no_echo(patch: pytest.MonkeyPatch) -> None:
     """S-TX A5 (H4): a publication waits until its advertisement has gone round."""
 
-    def waits(original: Any, site: Any, state: Open, planned: Any, before: Any) -> bool:
-        answer: bool = original(site, state, planned, before)
-        return answer and before.step not in state.processed
+    def waits(original: Any, state: Any, execution: Execution, planned: Any, before: Any) -> bool:
+        answer: bool = original(state, execution, planned, before)
+        return answer and before.step not in execution.processed
 
     replace(patch, stx_module, "waits", waits)
 
@@ -73,12 +74,14 @@ def advertisements_have_no_echo(patch: pytest.MonkeyPatch) -> None:
 def echoes_do_not_wait(patch: pytest.MonkeyPatch) -> None:
     """S-TX A5 (H4): an echo comes back from all brokers, not from the nearest."""
 
-    def record(original: Any, self: Steps, state: Open, message: Any, source: str, ready: Ready) -> None:
-        original(self, state, message, source, ready)
-        echo = state.echoes.get(message.planned.step)
+    def record(
+        original: Any, self: Steps, execution: Execution, message: Any, source: str, ready: Ready
+    ) -> None:
+        original(self, execution, message, source, ready)
+        echo = execution.echoes.get(message.planned.step)
         if echo is not None:
             echo.awaiting.clear()
-            self._settle_echo(state, message.planned.step, ready)
+            self._settle_echo(execution, message.planned.step, ready)
 
     replace(patch, Steps, "_record", record)
 
@@ -95,13 +98,14 @@ def news_overtakes_publications(patch: pytest.MonkeyPatch) -> None:
 def controls_reach_everybody(patch: pytest.MonkeyPatch) -> None:
     """S-TX A10 (H13): a tcm is for its target alone."""
 
-    def control(original: Any, self: Steps, state: Open, message: Any, ready: Ready) -> None:
-        original(self, state, message, ready)
-        if self._site.hop_to(message.planned.target) == client_hop(message.planned.target):
-            for client in self._site.guests:
+    def control(original: Any, self: Steps, execution: Execution, message: Any, ready: Ready) -> Any:
+        void = original(self, execution, message, ready)
+        if self._state.hop_to(message.planned.target) == client_hop(message.planned.target):
+            for client in self._state.guests:
                 if client != message.planned.target:
-                    state.touched.add(client)
+                    execution.touched.add(client)
                     ready.sends.append((client_hop(client), message))
+        return void
 
     replace(patch, Steps, "_control", control)
 
@@ -110,35 +114,35 @@ def aborts_compensate(patch: pytest.MonkeyPatch) -> None:
     """S-TX A12 (H10): an abort takes records out by their tag, instead of issuing the opposite."""
     opposite: dict[str, Any] = {"adv": "uadv", "uadv": "adv", "sub": "usub", "usub": "sub"}
 
-    def undo(original: Any, self: Stx, state: Open, source: str, reason: str) -> Ready:
+    def undo(original: Any, self: Decisions, execution: Execution, source: str, reason: str) -> Ready:
         ours = [
             (record, client_hop(record.client))
             for _, record in (*self._routing.srt, *self._routing.prt)
-            if record.tag == state.tx and record.client in self._site.guests
+            if record.tag == execution.tx and record.client in self._state.guests
         ]
-        self._routing.commit(state.tx)
-        answer: Ready = original(self, state, source, reason)
+        self._routing.commit(execution.tx)
+        answer: Ready = original(self, execution, source, reason)
         for record, hop in ours:
-            guest = self._site.guests[record.client]
-            stamp = self._site.next_stamp(guest)
+            guest = self._state.guests[record.client]
+            stamp = self._state.next_stamp(guest)
             guest.operations += 1
             inverse = Record(opposite[record.kind], record.client, stamp, record.filter)
             answer.sends += self._routing.apply(inverse, hop)
         return answer
 
-    replace(patch, Stx, "_undo", undo)
+    replace(patch, Decisions, "undo", undo)
 
 
 def aborts_wait_for_the_missing(patch: pytest.MonkeyPatch) -> None:
     """S-TX (H11): an abort never waits for steps."""
 
-    def undo(original: Any, self: Stx, state: Open, source: str, reason: str) -> Ready:
-        if any(state.owed.values()) or state.buffer:
+    def undo(original: Any, self: Decisions, execution: Execution, source: str, reason: str) -> Ready:
+        if any(execution.owed.values()) or execution.buffer:
             return Ready([], [])
-        answer: Ready = original(self, state, source, reason)
+        answer: Ready = original(self, execution, source, reason)
         return answer
 
-    replace(patch, Stx, "_undo", undo)
+    replace(patch, Decisions, "undo", undo)
 
 
 def attracted_steps_are_not_recognised(patch: pytest.MonkeyPatch) -> None:
@@ -158,8 +162,8 @@ def committed_brokers_drop_steps(patch: pytest.MonkeyPatch) -> None:
     """S-TX A18 (H15): a step that crosses a broker that has committed goes on."""
 
     def step(original: Any, self: Stx, source: str, message: Any) -> Ready:
-        state = self.open.get(message.tx)
-        if state is not None and state.status == "committed":
+        execution = self.open.get(message.tx)
+        if execution is not None and execution.status == "committed":
             return Ready([], [])
         answer: Ready = original(self, source, message)
         return answer
@@ -170,9 +174,9 @@ def committed_brokers_drop_steps(patch: pytest.MonkeyPatch) -> None:
 def advertisements_wait(patch: pytest.MonkeyPatch) -> None:
     """S-TX A19 (H14): advertisements are never held back."""
 
-    def is_ready(_: Any, self: Stx, state: Open, message: Step) -> bool:
+    def is_ready(_: Any, self: Stx, execution: Execution, message: Step) -> bool:
         return not any(
-            planning.waits(self._site, state, message.planned, before) for before in message.before
+            planning.waits(self._state, execution, message.planned, before) for before in message.before
         )
 
     replace(patch, Stx, "_is_ready", is_ready)
@@ -186,16 +190,18 @@ def missing_steps_are_not_declared(patch: pytest.MonkeyPatch) -> None:
 def void_steps_do_not_spoil_a_vote(patch: pytest.MonkeyPatch) -> None:
     """S-TX safe (H12): a broker that knows of a missing step votes no."""
 
-    def ask(original: Any, self: Stx, state: Open, message: Any, source: str, ready: Ready) -> None:
-        state.bad = ""
-        original(self, state, message, source, ready)
+    def ask(
+        original: Any, self: Decisions, execution: Execution, message: Any, source: str, ready: Ready
+    ) -> None:
+        execution.bad = ""
+        original(self, execution, message, source, ready)
 
     def void(original: Any, self: Stx, source: str, message: Any) -> Ready:
         answer: Ready = original(self, source, message)
         answer.sends = [pair for pair in answer.sends if type(pair[1]).__name__ != "StepFailed"]
         return answer
 
-    replace(patch, Stx, "_ask", ask)
+    replace(patch, Decisions, "ask", ask)
     replace(patch, Stx, "_void", void)
 
 
@@ -203,9 +209,9 @@ def edge_does_not_abort_for_a_lost_planner(patch: pytest.MonkeyPatch) -> None:
     """S-TX 5.3: the edge broker aborts for a coordinator that is gone before the commit."""
 
     def client_left(original: Any, self: Stx, client: str) -> Ready:
-        for state in self.open.values():
-            if state.coordinator == client and state.status == "active":
-                state.is_home = False
+        for execution in self.open.values():
+            if execution.coordinator == client and execution.status == "active":
+                execution.is_home = False
         answer: Ready = original(self, client)
         return answer
 
@@ -231,8 +237,8 @@ def voids_stop_where_it_has_committed(patch: pytest.MonkeyPatch) -> None:
     """S-TX (H12): that steps will not come is passed on by a broker that has committed, too."""
 
     def void(original: Any, self: Stx, source: str, message: Any) -> Ready:
-        state = self.open.get(message.tx)
-        if state is not None and state.status == "committed":
+        execution = self.open.get(message.tx)
+        if execution is not None and execution.status == "committed":
             return Ready([], [])
         answer: Ready = original(self, source, message)
         return answer
@@ -254,7 +260,7 @@ def stamps_repeat(patch: pytest.MonkeyPatch) -> None:
     """S-TX A8: each operation of a client has a stamp of its own, in and beside transactions."""
 
     def from_client(original: Any, self: Stx, client: str, message: Any) -> Ready:
-        guest = self._site.guests[client]
+        guest = self._state.guests[client]
         before = guest.operations
         answer: Ready = original(self, client, message)
         guest.operations = before
@@ -287,11 +293,11 @@ def late_subscriptions_are_dropped(patch: pytest.MonkeyPatch) -> None:
 def the_end_overtakes_what_waits(patch: pytest.MonkeyPatch) -> None:
     """S-H22: the commit waits for steps that wait here, also for those that began after the vote."""
 
-    def pump(original: Callable[..., None], stx: Stx, state: Open, ready: Ready) -> None:
-        original(stx, state, ready)
-        waiting, state.buffer = state.buffer, {}
-        original(stx, state, ready)
-        if state.status == "active":
-            state.buffer = waiting
+    def pump(original: Callable[..., None], stx: Stx, execution: Execution, ready: Ready) -> None:
+        original(stx, execution, ready)
+        waiting, execution.buffer = execution.buffer, {}
+        original(stx, execution, ready)
+        if execution.status == "active":
+            execution.buffer = waiting
 
     replace(patch, Stx, "_pump", pump)

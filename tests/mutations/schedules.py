@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.scripted import CROSSING_S, Script, adv, ask, line, pub, sub, uadv, usub
+from tests.support.scripted import CROSSING_S, Script, adv, ask, line, pub, sub, uadv, usub
 
 Faults = list[tuple[str, str]]
 Schedule = Callable[[], Faults]

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
 import pytest
 
-from broker import routing as routing_module
-from broker.core import Broker
-from broker.filters import Event
-from broker.index import Index
-from broker.records import Record
-from broker.routing import Routing, operation
-from broker.site import Ready
-from broker.srt import SRT
-from broker.transactions.dtx import Dtx
-from broker.transactions.operations import Operations
-from broker.transactions.stx import Stx
-from broker.wire import Operation
+from broker.matching import many
+from broker.matching.index import Index
+from broker.matching.records import Record
+from broker.protocol.filters import Event
+from broker.protocol.messages import Operation
+from broker.routing import tables as routing_module
+from broker.routing.ready import Ready
+from broker.routing.regular import Regular
+from broker.routing.srt import SRT
+from broker.routing.tables import Routing, operation
+from broker.transactions.dtx.machine import Dtx
+from broker.transactions.dtx.operations import Operations
+from broker.transactions.stx.machine import Stx
 from tests.mutations.patching import replace
 
 
@@ -106,15 +108,16 @@ def stragglers_of_an_aborted_plan_are_stored(patch: pytest.MonkeyPatch) -> None:
 def stragglers_of_an_aborted_transaction_are_passed_on(patch: pytest.MonkeyPatch) -> None:
     """D-TX N3: a record that comes after its transaction was aborted is not passed on either."""
 
-    def handle(original: Any, self: Broker, source: str, message: Operation) -> Ready:
-        tomb = self.dtx.tombs.get(message.tx)
+    def handle(original: Any, self: Any, source: str, message: Operation) -> Ready:
+        tomb = self._transactions.dtx.tombs.get(message.tx)
         if tomb is None or tomb.committed:
             answer: Ready = original(self, source, message)
             return answer
-        wanting = [hop for hop in self.site.others(source) if self.routing.srt.wants(hop, message.filter)]
+        srt = self._routing.srt
+        wanting = [hop for hop in self._state.others(source) if srt.wants(hop, message.filter)]
         return Ready([(hop, message) for hop in wanting], [])
 
-    replace(patch, Broker, "_operation", handle)
+    replace(patch, Regular, "_operation", handle)
 
 
 def records_brought_by_others_stop_there(patch: pytest.MonkeyPatch) -> None:
@@ -165,7 +168,20 @@ def others_see_what_may_not_be_taken_back(patch: pytest.MonkeyPatch) -> None:
     def beside(_: Any, self: Routing, event: Event) -> Any:
         return self.prt.index.hops_with(self._seen(), event)
 
+    def one_by_one(_: Any, self: Routing, events: Sequence[Event]) -> Any:
+        return list(map(self.wanted_by, events))
+
     replace(patch, Routing, "_hops_beside_tagged", beside)
+    replace(patch, Routing, "wanted_by_each", one_by_one)
+
+
+def a_batch_loses_its_last(patch: pytest.MonkeyPatch) -> None:
+    """Section 2.2: of publications that are decided on together each goes where it would go alone."""
+
+    def lossy(original: Any, index: Index, batch: Any) -> Any:
+        return [*original(index, batch)[:-1], ()]
+
+    replace(patch, many, "_hops_of_batch", lossy)
 
 
 def steps_see_what_comes_after_them(patch: pytest.MonkeyPatch) -> None:
@@ -216,8 +232,9 @@ def committed_records_pass_for_undecided_ones(patch: pytest.MonkeyPatch) -> None
 
 
 def _everywhere(patch: pytest.MonkeyPatch, changed: Any) -> None:
-    from broker import core
-    from broker.transactions import decisions, operations, steps
+    from broker.routing import regular
+    from broker.transactions.dtx import decisions, operations
+    from broker.transactions.stx import steps
 
-    for module in (routing_module, core, decisions, operations, steps):
+    for module in (routing_module, regular, decisions, operations, steps):
         patch.setattr(module, "operation", changed)

@@ -28,13 +28,13 @@ import openstack
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
+from labctl.paths import PROJECT
 from tests.openstack import configs, seed
 from tests.openstack.configs import APIS, Places
 from tests.openstack.hypervisors import Fake, Hypervisor
 from tests.openstack.services import NotReady, Services, free_ports, listens
 
-ROOT = Path(__file__).parents[2]
-VENV = ROOT / ".venv-openstack"
+VENV = PROJECT / ".venv-openstack"
 SYSTEM_PATH = "/usr/lib/rabbitmq/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 DATABASES = ("keystone", "placement", "glance", "nova", "nova_api", "nova_cell0", "neutron")
 WSGI = {

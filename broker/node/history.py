@@ -1,0 +1,108 @@
+"""What happened at a node, one JSON object a line: the material of the checks.
+
+A line has `node`, `number` (counts at the node, without gaps), `time` (this host's monotonic clock in
+seconds, for latencies only), `name` and `fields`. A message of a transaction stands there with its link
+and its number on that link, at both ends: what came before what needs no clock. Lines are gathered and
+written once a second, or when many wait; nothing is written, and no timer runs, where nothing happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from broker.node.log import to_json
+from broker.protocol.events import FIRST, Detail, MessageEvent, is_kept
+from broker.protocol.stx import Planned
+from broker.protocol.wire import TransactionMessage
+
+FLUSH_S = 1.0
+FLUSH_BYTES = 256 << 10
+TRANSACTION_TYPES: frozenset[type] = frozenset(get_args(TransactionMessage))
+
+_STDERR = 2
+_encode = msgspec.json.Encoder().encode
+
+
+class History:
+    """Appends to a file of its own."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], node: str, role: str, incarnation: int, detail: Detail
+    ) -> None:
+        """In the running loop. Raises `OSError` if there can be no such file."""
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._loop = asyncio.get_running_loop()
+        self._node = node
+        self.detail = detail
+        self.has_messages = detail == "all"
+        self._number = 0
+        self._lines: list[bytes] = []
+        self._bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._lost = 0
+        self._is_open = True
+        self.note(FIRST, {"role": role, "incarnation": incarnation, "detail": detail})
+
+    def note(self, name: str, fields: Mapping[str, Any]) -> None:
+        if not self._is_open or not is_kept(self.detail, name, fields):
+            return
+        self._number += 1
+        line = {
+            "node": self._node,
+            "number": self._number,
+            "time": time.monotonic(),
+            "name": name,
+            "fields": fields,
+        }
+        try:
+            encoded = _encode(line)
+        except (TypeError, ValueError):
+            encoded = to_json(line)  # whatever it takes
+        self._lines.append(encoded)
+        self._bytes += len(encoded)
+        if self._bytes > FLUSH_BYTES:
+            self.flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(FLUSH_S, self.flush)
+
+    def message(self, name: MessageEvent, link: str, number: int, message: Any) -> None:
+        """A message of a transaction, on the link to or from a peer."""
+        what = {"tx": message.tx, "link": link, "seq": number, "message": type(message).__name__}
+        planned = getattr(message, "planned", None)
+        if isinstance(planned, Planned):
+            what["op"] = planned.step
+        elif hasattr(message, "op"):
+            what["op"] = message.op
+        self.note(name, what)
+
+    def flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._lines:
+            return
+        lines, self._lines, self._bytes = self._lines, [], 0
+        lines.append(b"")
+        view = memoryview(b"\n".join(lines))
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError:
+            # The numbers have a gap now, by which the checks know.
+            self._lost += len(lines) - 1
+            with contextlib.suppress(OSError):
+                os.write(_STDERR, f"history of {self._node}: {self._lost} lines lost\n".encode())
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._is_open:
+            self._is_open = False
+            self.flush()
+            os.close(self._fd)

@@ -1,0 +1,167 @@
+"""One end of a reliable FIFO link: numbering, flow control and resumption; pure.
+
+A link outlives its connections. What is pushed is queued, put into frames, and kept until the peer
+has *processed* it; a new connection resumes with the first message that the peer has not. A window
+bounds what is under way, so a peer that stops processing is seen as a queue that grows here, and the
+owner of the link decides what to do about it. Nothing here knows sockets or delays.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from broker.protocol import wire
+from broker.protocol.wire import BODY_BYTES_TARGET, WireError
+
+WINDOW_BYTES = 1 << 20
+"""What may be under way, unprocessed by the peer."""
+REPORT_BYTES = WINDOW_BYTES // 4
+"""After processing so much, tell the peer even if there is nothing else to say."""
+
+
+_Sent = tuple[int, int, bytes]
+"""Number of the first message, number of the last, the messages."""
+
+
+class Link:
+    def __init__(self, window_bytes: int = WINDOW_BYTES) -> None:
+        self.window_bytes = window_bytes
+        self.pending: deque[tuple[bytes, int]] = deque()
+        self._sent: deque[_Sent] = deque()
+        self.queue_bytes = 0
+        """All that the peer has not processed: waiting here or under way."""
+        self._pending_bytes = 0
+        self._pending_messages = 0
+        self.sent = 0
+        """Number of the newest message that has been put into a frame."""
+        self.sent_processed = 0
+        """How many of ours the peer has processed."""
+        self.received = 0
+        """Number of the newest message taken from the present connection."""
+        self.processed = 0
+        """How many of the peer's we have processed; the rest is asked for again on resumption."""
+        self.sent_bytes = self.processed_bytes = 0
+        """Of all encoded messages so far, without frames: what a message costs."""
+        self._reported_bytes = 0
+
+    @property
+    def unprocessed_bytes(self) -> int:
+        """Under way: put into frames, not yet processed by the peer."""
+        return self.queue_bytes - self._pending_bytes
+
+    @property
+    def queue_messages(self) -> int:
+        return self._pending_messages + self.sent - self.sent_processed
+
+    @property
+    def taken(self) -> int:
+        """Number of the newest message that was pushed, in a frame or not."""
+        return self.sent + self._pending_messages
+
+    def push(self, messages: bytes, count: int = 1) -> None:
+        """Queue `count` encoded messages, one behind the other."""
+        self.pending.append((messages, count))
+        self.queue_bytes += len(messages)
+        self._pending_bytes += len(messages)
+        self._pending_messages += count
+
+    def pass_on(self, messages: bytes, count: int) -> bytes | None:
+        """Like `push` and `take`, in one step where nothing waits: the frame, or None if it had to be queued."""
+        if self.pending or self.queue_bytes >= self.window_bytes:  # if nothing is pending, all is under way
+            self.push(messages, count)
+            return None
+        self.queue_bytes += len(messages)
+        return self._send(messages, count)
+
+    def take(self) -> bytes | None:
+        """The next frame to write, or None while there is nothing to send or the window is full."""
+        pending = self.pending
+        if not pending or self.unprocessed_bytes >= self.window_bytes:
+            return None
+        messages, count = pending.popleft()
+        if pending and len(messages) < BODY_BYTES_TARGET:
+            messages, count = self._gather(messages, count)
+        self._pending_bytes -= len(messages)
+        self._pending_messages -= count
+        return self._send(messages, count)
+
+    def report(self) -> bytes | None:
+        """A frame without messages that tells what we have processed, if the peer does not know."""
+        if not self.unreported_bytes:
+            return None
+        self._reported_bytes = self.processed_bytes
+        return wire.frame(b"", 0, self.sent + 1, self.processed)
+
+    def accept(self, first: int, processed: int, count: int) -> bool:
+        """Take a frame of `count` messages from the present connection; they are not processed yet.
+
+        True if the peer has processed more of ours since.
+        """
+        if first != self.received + 1:
+            raise WireError(f"message {self.received + 1} of this link was due, not {first}")
+        self.received += count
+        if processed == self.sent_processed:
+            return False
+        if processed == self.sent:  # nothing is under way any more
+            self.sent_processed = processed
+            self._sent.clear()
+            self.queue_bytes = self._pending_bytes
+        else:
+            self.acknowledge(processed)
+        return True
+
+    def acknowledge(self, processed: int) -> None:
+        if not self.sent_processed <= processed <= self.sent:
+            raise WireError(
+                f"{processed} messages cannot have been processed: {self.sent} were sent,"
+                f" {self.sent_processed} already acknowledged"
+            )
+        self.sent_processed = processed
+        sent = self._sent
+        while sent and sent[0][1] <= processed:
+            self.queue_bytes -= len(sent.popleft()[2])
+
+    def done(self, count: int, byte_count: int) -> None:
+        """`count` received messages have been processed."""
+        self.processed += count
+        self.processed_bytes += byte_count
+
+    @property
+    def unreported_bytes(self) -> int:
+        """Processed, and the peer does not know it yet."""
+        return self.processed_bytes - self._reported_bytes
+
+    def resume(self, peer_processed: int) -> list[bytes]:
+        """A new connection is up: what to write on it first. What was received and not processed is forgotten."""
+        self.acknowledge(peer_processed)
+        self.received = self.processed
+        return [wire.frame(*_behind(sent, peer_processed), self.processed) for sent in self._sent]
+
+    def _gather(self, messages: bytes, count: int) -> tuple[bytes, int]:
+        """Small messages that wait one behind the other go into one frame."""
+        parts, size = [messages], len(messages)
+        pending = self.pending
+        while pending and size + len(pending[0][0]) <= BODY_BYTES_TARGET:
+            part, part_count = pending.popleft()
+            parts.append(part)
+            size += len(part)
+            count += part_count
+        return b"".join(parts), count
+
+    def _send(self, messages: bytes, count: int) -> bytes:
+        first = self.sent + 1
+        self.sent = last = self.sent + count
+        self._sent.append((first, last, messages))
+        self.sent_bytes += len(messages)
+        self._reported_bytes = self.processed_bytes
+        return wire.frame(messages, count, first, self.processed)
+
+
+def _behind(sent: _Sent, processed: int) -> tuple[bytes, int, int]:
+    """The part of a sent frame that lies behind the message numbered `processed`."""
+    first, last, messages = sent
+    skipped = max(0, processed - first + 1)
+    if not skipped:
+        return messages, last - first + 1, first
+    pieces = wire.split(wire.body(messages, last - first + 1), last - first + 1)[skipped:]
+    return b"".join(pieces), len(pieces), first + skipped

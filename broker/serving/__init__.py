@@ -1,0 +1,12 @@
+"""The process of a broker: sockets and timers around the pure core.
+
+    server.py       sockets, sessions and timers of one broker
+    greeting.py     who is let in, and what the others are told; pure
+    peer.py         a neighbour or client as its broker sees it, and what happens when it is slow
+    forwarding.py   what arrives goes through the core, and on to its destinations
+    monitors.py     who asks a broker about itself
+    reception.py    what is said outside a link: greetings, goodbyes
+    sessions.py     the peers, and what becomes of them
+
+May import: broker, broker.gate, broker.node, broker.protocol, broker.routing, broker.transport.
+"""

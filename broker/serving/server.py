@@ -1,0 +1,216 @@
+"""The broker's process: its sockets and its life, around the pure core.
+
+What is said outside a link is the business of `reception`, what arrives on links that of `forwarding`, and
+`sessions` knows the peers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from functools import partial
+from typing import Any
+
+from broker import status
+from broker.config import NodeConfig
+from broker.core import Broker
+from broker.node.history import History
+from broker.node.log import JsonLog
+from broker.node.vitals import Vitals
+from broker.protocol import wire
+from broker.protocol.address import parse_address
+from broker.protocol.events import CLIENT_REFUSED, FATAL, LOGGED
+from broker.protocol.hops import broker_hop, client_hop
+from broker.protocol.messages import Goodbye
+from broker.protocol.wire import WireError
+from broker.routing.ready import Notice
+from broker.serving.forwarding import Forwarder
+from broker.serving.monitors import Monitors
+from broker.serving.peer import Peer
+from broker.serving.reception import Reception
+from broker.serving.sessions import Sessions
+from broker.transport.dial import HANDSHAKE_S_MAX, Backoff, carry
+from broker.transport.stream import Stream
+
+FLUSH_S_MAX = 2.0
+"""How long a stopping broker tries to get rid of its queues."""
+DIAL_S_FIRST = 0.05
+DIAL_S_MAX = 2.0
+GREETING_BYTES_MAX = 16 << 10
+"""Of a frame from a peer that has not been let in: as long as a name may be, not as a message."""
+
+
+class Server:
+    def __init__(self, config: NodeConfig, log: JsonLog) -> None:
+        self._config = config
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._incarnation = time.time_ns()
+        names = [neighbour.id for neighbour in config.neighbours]
+        self.core = Broker(config.id, names, self._incarnation, config.overlap, config.limits)
+        self._forwarder = Forwarder(self.core, self, config.queue_bytes_max)
+        self._sessions = Sessions(config, self._incarnation, self._forwarder, log)
+        self._reception = Reception(
+            config, self._incarnation, self._sessions, Monitors(self._describe), log, self.stop
+        )
+        self._history: History | None = None
+        self._streams: set[Stream] = set()
+        self._stopped: asyncio.Future[tuple[int, str]] = self._loop.create_future()
+        self._vitals = Vitals(log.emit)
+        self._started = time.monotonic()
+        self.address = config.listen
+
+    async def run(self) -> tuple[int, str]:
+        """Serve until told to stop; the exit code, and the reason where it is not 0."""
+        host, port = parse_address(self._config.listen)
+        try:
+            self._start_history()
+        except OSError as error:
+            return 4, f"Broker {self._config.id} cannot write to {self._config.history}: {error.strerror}."
+        try:
+            listener = await self._loop.create_server(lambda: Stream(self), host, port)
+        except OSError as error:
+            return 4, f"Broker {self._config.id} cannot listen on {self._config.listen}: {error.strerror}."
+        self.address = "{}:{}".format(*listener.sockets[0].getsockname()[:2])
+        self._forwarder.perform(self.core.start())
+        self._forwarder.flush()
+        self._vitals.start()
+        self._log.log("ready", broker=self._config.id, address=self.address, pid=os.getpid())
+        tasks = [
+            asyncio.create_task(self._dial(n.id, n.address)) for n in self._config.neighbours if n.address
+        ]
+        tasks.append(asyncio.create_task(self._sessions.look_after()))
+        try:
+            return await self._stopped
+        finally:
+            listener.close()
+            await self._say_goodbye()
+            for task in tasks:
+                task.cancel()
+            self._vitals.stop()
+            self._forwarder.close()
+            if self._history is not None:
+                self._history.close()
+
+    def _start_history(self) -> None:
+        config = self._config
+        if config.history:
+            self._history = History(
+                config.history, config.id, "broker", self._incarnation, config.history_detail
+            )
+            self._forwarder.keep_history(self._history)
+
+    def stop(self, exit_code: int = 0, reason: str = "") -> None:
+        if not self._stopped.done():
+            self._stopped.set_result((exit_code, reason))
+
+    async def _dial(self, neighbour: str, where: str) -> None:
+        """Keep a connection to a neighbour."""
+        peer = self._sessions.peers[broker_hop(neighbour)]
+        host, port = parse_address(where)
+        backoff = Backoff(peer, DIAL_S_FIRST, DIAL_S_MAX)
+        while not self._stopped.done():
+            await carry(peer, self, host, port)
+            await backoff.pause()
+
+    async def _say_goodbye(self) -> None:
+        """Flush what can be flushed within the bound, and tell everybody."""
+        deadline = self._loop.time() + FLUSH_S_MAX
+        peers = self._sessions.peers
+        self._forwarder.flush()
+        while any(peer.stream and peer.is_busy for peer in peers.values()):
+            await asyncio.sleep(0.01)
+            if self._loop.time() > deadline:
+                break
+        _, reason = self._stopped.result() if self._stopped.done() else (0, "")
+        streams = tuple(self._streams)
+        for stream in streams:
+            stream.close(Goodbye("stopping", reason or f"Broker {self._config.id} is stopping."))
+        if streams:
+            await asyncio.wait([stream.closed for stream in streams], timeout=0.5)
+        for peer in peers.values():
+            peer.close()
+        self._log.log("stopped", broker=self._config.id)
+
+    # Streams
+
+    def stream_opened(self, stream: Stream) -> None:
+        self._streams.add(stream)
+        if isinstance(stream.context, Peer):
+            self._forwarder.gate.submit((), self._say_hello, stream, stream.context)
+        else:
+            stream.body_bytes_max = GREETING_BYTES_MAX
+            stream.limit(HANDSHAKE_S_MAX, partial(self._check_handshake, stream))
+
+    def _say_hello(self, stream: Stream, peer: Peer) -> None:
+        stream.say(self._reception.hello(peer))
+
+    def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
+        messages = wire.decode(body)
+        peer = stream.context
+        if first and type(peer) is Peer and peer.stream is stream:
+            self._forwarder.receive(peer, first, processed, messages, body)
+        elif first:
+            raise WireError("a message before the greeting")
+        else:
+            for message in messages:
+                if stream.is_open:
+                    self._reception.take(stream, message)
+
+    def turn_ended(self, stream: Stream) -> None:
+        if stream.fault:
+            self.failed(stream)
+        peer = stream.context
+        self._forwarder.flush(peer if type(peer) is Peer else None)
+
+    def stream_closed(self, stream: Stream, reason: str) -> None:
+        self._streams.discard(stream)
+        peer = stream.context
+        if peer is None and not stream.was_dismissed:
+            self._log.log("hung-up", address=stream.peer_address, reason=reason)
+        if isinstance(peer, Peer) and peer.stream is stream:
+            self._sessions.lost(peer, reason)
+
+    def _check_handshake(self, stream: Stream) -> None:
+        if stream.is_open and stream.context is None:
+            goodbye = Goodbye("timeout", f"no greeting within {HANDSHAKE_S_MAX:.0f} s")
+            self._sessions.refuse(stream, goodbye)
+
+    # What the forwarder tells
+
+    def happened(self, notice: Notice) -> None:
+        if self._history is not None:
+            self._history.note(notice.name, notice.fields)
+        if notice.name not in LOGGED:
+            return  # too much for people
+        self._log.log(notice.name, **notice.fields)
+        if notice.name == FATAL:
+            self.stop(notice.fields["exit_code"], notice.fields["reason"])
+        elif notice.name == CLIENT_REFUSED:
+            peer = self._sessions.peers.get(client_hop(notice.fields["client"]))
+            if peer is not None:
+                goodbye = Goodbye(notice.fields["code"], notice.fields["reason"])
+                self._sessions.part_with(peer, goodbye)
+
+    def is_too_slow(self, peer: Peer) -> None:
+        self._sessions.too_slow(peer)
+
+    def failed(self, stream: Stream) -> None:
+        """It broke the protocol. A client is gone by that: what it meant to say cannot be guessed."""
+        peer = stream.context
+        goodbye = Goodbye("protocol", stream.fault)
+        if isinstance(peer, Peer) and peer.kind == "client" and peer.stream is stream:
+            self._sessions.gone(peer, goodbye)
+        else:
+            self._sessions.refuse(stream, goodbye)
+
+    def _describe(self, dump: bool) -> dict[str, Any]:
+        return status.describe(self.core, dump) | {
+            "address": self.address,
+            "pid": os.getpid(),
+            "uptime_s": time.monotonic() - self._started,
+            "vitals": self._vitals.latest,
+            "links": [peer.status() for peer in self._sessions.peers.values()],
+            "departed": self._sessions.departed.as_list(),
+        }

@@ -1,0 +1,124 @@
+"""The peers of a broker's process, and what becomes of them: attached, away, too slow, gone.
+
+A peer (`Peer`) outlives its connections: a neighbour for the whole life of the process, a client until it
+says goodbye or stays away longer than the grace time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.config import NodeConfig
+from broker.node.log import JsonLog
+from broker.protocol import wire
+from broker.protocol.hops import Hop, broker_hop
+from broker.protocol.messages import Goodbye, Welcome
+from broker.routing.joining import ClientArrived, ClientAway, ClientBack, ClientGone
+from broker.serving import greeting
+from broker.serving.forwarding import Forwarder
+from broker.serving.peer import HOLD_BYTES, Peer
+from broker.transport.channel import look_s
+from broker.transport.stream import Stream
+
+
+class Sessions:
+    def __init__(self, config: NodeConfig, incarnation: int, forwarder: Forwarder, log: JsonLog) -> None:
+        self._config = config
+        self._incarnation = incarnation
+        self._forwarder = forwarder
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self.peers = forwarder.peers
+        self.departed = greeting.Departed()
+        """Clients that were parted with, and why: some come back and ask."""
+        for neighbour in config.neighbours:
+            hop = broker_hop(neighbour.id)
+            self.peers[hop] = Peer(hop, "broker", neighbour.delay, config.silence_ms / 1e3)
+
+    # Connections
+
+    def let_in(self, hop: Hop, stream: Stream, incarnation: int) -> None:
+        """A new client; the rest of the overlay may still object."""
+        config = self._config
+        peer = Peer(hop, "client", config.clients, config.silence_ms / 1e3)
+        peer.hold_bytes = min(HOLD_BYTES, config.queue_bytes_max // 4)
+        peer.patience_s = config.patience_ms / 1e3
+        self.peers[hop] = peer
+        self.welcome(peer, stream, incarnation, 0)
+        self._forwarder.handle(hop, ClientArrived(incarnation))
+
+    def welcome_back(self, peer: Peer, stream: Stream, received: int) -> None:
+        """A client has found its way back within the grace time."""
+        self.welcome(peer, stream, peer.incarnation, received)
+        self._forwarder.handle(peer.hop, ClientBack())
+
+    def welcome(self, peer: Peer, stream: Stream, incarnation: int, received: int) -> None:
+        """Answer its greeting, in turn: then all that it said on an earlier connection has been processed."""
+        self._forwarder.gate.submit((), self._attach, peer, stream, incarnation, received, True)
+
+    def welcomed(self, peer: Peer, stream: Stream, incarnation: int, received: int) -> None:
+        """It has answered ours."""
+        self._forwarder.gate.submit((), self._attach, peer, stream, incarnation, received, False)
+
+    def _attach(self, peer: Peer, stream: Stream, incarnation: int, received: int, answers: bool) -> None:
+        peer.attach(stream, received, self.greeting_to(peer) if answers else None)
+        stream.context = peer
+        stream.body_bytes_max = wire.BODY_BYTES_MAX
+        peer.incarnation = incarnation
+        peer.held.clear()
+        if peer.grace_timer is not None:
+            peer.grace_timer.cancel()
+            peer.grace_timer = None
+        # What it has processed may be known only now, and others may have waited for that.
+        peer.drained(self._forwarder.release)
+        self._log.log("up", peer=peer.hop, address=stream.peer_address)
+
+    def greeting_to(self, peer: Peer | None = None) -> Welcome:
+        processed = 0 if peer is None else peer.link.processed
+        return Welcome(self._config.id, self._incarnation, processed, self._config.limits)
+
+    def lost(self, peer: Peer, reason: str) -> None:
+        """Its connection has ended; a client may come back."""
+        peer.detach()
+        peer.held.clear()
+        self._log.log("away", peer=peer.hop, reason=reason)
+        if peer.kind == "client":
+            grace_ms = self._config.grace_ms
+            goodbye = greeting.away_too_long(peer.name, self._config.id, grace_ms)
+            peer.grace_timer = self._loop.call_later(grace_ms / 1e3, self.gone, peer, goodbye)
+            self._forwarder.handle(peer.hop, ClientAway())
+            self._loop.call_soon(self._forwarder.flush)
+
+    # Clients that are slow or gone
+
+    def too_slow(self, peer: Peer) -> None:
+        self.gone(peer, greeting.too_slow(peer.name, peer.link.queue_bytes, self._config.queue_bytes_max))
+
+    def gone(self, peer: Peer, goodbye: Goodbye) -> None:
+        if self.peers.get(peer.hop) is not peer:
+            return
+        self.part_with(peer, goodbye)
+        self._forwarder.handle(peer.hop, ClientGone(goodbye.reason))
+        self._loop.call_soon(self._forwarder.flush)
+
+    def part_with(self, peer: Peer, goodbye: Goodbye) -> None:
+        """A client's session ends here; with what reason, it is told now or when it comes back."""
+        del self.peers[peer.hop]
+        if goodbye.code != "leaving":
+            self.departed.add(peer.name, peer.incarnation, goodbye)
+            if peer.stream is not None:
+                self.refuse(peer.stream, goodbye)
+        peer.forget(self._forwarder.release)
+
+    def refuse(self, stream: Stream, goodbye: Goodbye) -> None:
+        self._log.log("refused", address=stream.peer_address, code=goodbye.code, reason=goodbye.reason)
+        stream.close(goodbye)
+
+    async def look_after(self) -> None:
+        """For ever: quiet peers are asked for a sign of life, dead connections are cut off."""
+        while True:
+            await asyncio.sleep(look_s(self._config.silence_ms / 1e3))
+            now = self._loop.time()
+            for peer in tuple(self.peers.values()):
+                if not peer.look_after(now):
+                    self._log.log("silent", peer=peer.hop)

@@ -1,0 +1,117 @@
+"""In which order D-TX transactions vote and commit at a broker; pure.
+
+Each has a key (epoch, id). At every broker votes follow the keys: one waits for the smaller ones that
+are under way, and a smaller one that comes after a larger has voted yes is late. `d-tx-optimistic` waits
+only for what is in doubt, and is late only where filters interfere (options O1 and O2).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from itertools import takewhile
+from operator import itemgetter
+
+from broker.protocol.filters import overlaps
+from broker.protocol.hops import client_hop
+from broker.protocol.vocabulary import NO_KEY, Key
+from broker.routing.state import BrokerState
+from broker.transactions.dtx.context import Context, Logged, footprint
+from broker.transactions.dtx.view import View
+
+RECENT_MAX = 256
+"""So many committed transactions are remembered by what they touched; one older than that is late."""
+
+
+class Order:
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self.contexts: dict[str, Context] = {}
+        self._epoch = 0
+        """The largest epoch of any transaction that was prepared here."""
+        self._recent: list[tuple[Key, Sequence[Logged]]] = []
+        self._forgotten: Key = NO_KEY
+        """The largest key that is not in `_recent` any more."""
+
+    def next_key(self, tx: str) -> Key:
+        return (1 + max(self._state.last_key[0], self._epoch), tx)
+
+    def saw(self, key: Key) -> None:
+        self._epoch = max(self._epoch, key[0])
+
+    def votable(self) -> list[Context]:
+        """Those that were asked for their vote and need not wait, in the order of their keys."""
+        asked = [c for c in self.contexts.values() if c.state == "preparing"]
+        asked.sort(key=lambda c: c.key)
+        found: list[Context] = []
+        for context in asked:
+            if not context.isolated or context.bad or not self._must_wait(context, found):
+                found.append(context)
+        return found
+
+    def _must_wait(self, context: Context, about_to_vote: list[Context]) -> bool:
+        optimistic = context.optimistic
+        for other in self.contexts.values():
+            if not other.isolated or other.key >= context.key:
+                continue
+            if other.state == "yes" or other in about_to_vote:
+                return True
+            if not optimistic and other.state in ("active", "preparing"):
+                return True
+        return False
+
+    def objection(self, context: Context) -> str:
+        """Why the transaction may not commit, as far as this broker can tell; empty: it may."""
+        if not context.isolated:
+            return ""
+        if self._is_late(context):
+            return "it comes too late for its place in the order"
+        if context.optimistic and self._has_newer_records(context):
+            return "its client has changed the same since"
+        return self._conflict(context)
+
+    def committed(self, context: Context) -> None:
+        self._state.last_key = max(self._state.last_key, context.key)
+        insort(self._recent, (context.key, context.log), key=itemgetter(0))
+        if len(self._recent) > RECENT_MAX:
+            self._forgotten = max(self._forgotten, self._recent.pop(0)[0])
+
+    def _is_late(self, context: Context) -> bool:
+        rivals = [c for c in self.contexts.values() if c.state == "yes" and c.key > context.key]
+        if not context.optimistic:
+            return bool(rivals) or context.key < self._state.last_key
+        if context.key < self._forgotten:
+            return True
+        mine = footprint(context.log)
+        passed = [log for _, log in takewhile(lambda one: one[0] > context.key, reversed(self._recent))]
+        return any(mine.interferes(footprint(log)) for log in (*passed, *(c.log for c in rivals)))
+
+    def _has_newer_records(self, context: Context) -> bool:
+        """A regular operation of a client of ours that is newer than its operation in the transaction."""
+        routing = self._state.routing
+        for record, hop in context.view.own:
+            if hop != client_hop(record.client):
+                continue
+            newer = routing.prt.index.newer(record.client, record.stamp)
+            newer += [r for r in routing.srt.log(record.client, hop) if r.stamp > record.stamp]
+            if any(overlaps(other.filter, record.filter) for other in newer):
+                return True
+        return False
+
+    def _conflict(self, context: Context) -> str:
+        """Decide everything once more, on what is committed now; if that is what it was, the outcome is known."""
+        if context.view.is_current:
+            return ""
+        view = View(self._state.routing)
+        for logged in context.log:
+            if _again(view, logged) != logged.decision:
+                what = logged.record.filter if logged.record is not None else logged.event
+                return f"a conflict about {what}"
+        return ""
+
+
+def _again(view: View, logged: Logged) -> object:
+    if logged.record is not None:
+        return view.record(logged.record, logged.origin)
+    assert logged.event is not None
+    return view.publication(logged.event, logged.client, logged.origin)

@@ -1,1 +1,0 @@
-"""Pure functions from DataFrame to DataFrame, one subject to a module."""

@@ -1,0 +1,42 @@
+"""Lines of JSON from a process that may have been killed while it wrote.
+
+A line counts when its end is there. What follows the last end was being written when the writer was killed:
+it is not there, however much of it can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from labctl.results.problem import ResultProblem
+
+T = TypeVar("T")
+
+
+def end(data: bytes) -> int:
+    """Of the last whole line: where the next one is written."""
+    return data.rfind(b"\n") + 1
+
+
+def whole(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Every line that counts, with its number."""
+    return enumerate(data.split(b"\n")[:-1], start=1)
+
+
+def read(path: Path, decode: Callable[[bytes], T], meaning: str) -> Iterator[T]:
+    """Of a file of a result; `meaning` is what a line should have been."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ResultProblem(f"{path} cannot be read: {error.strerror}") from None
+    for number, text in whole(data):
+        if not text:
+            continue
+        try:
+            yield decode(text)
+        except msgspec.MsgspecError as error:
+            raise ResultProblem(f"{path}, line {number}, is no {meaning}: {error}") from None

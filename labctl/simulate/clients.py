@@ -1,0 +1,134 @@
+"""A client of a simulated overlay: the library's verbs over virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from broker.core import Input
+from broker.protocol import events
+from broker.protocol.filters import Value
+from broker.protocol.hops import broker_hop, client_hop
+from broker.protocol.messages import Publish
+from broker.protocol.wire import AnyMessage
+from broker.routing.joining import ClientAway, ClientBack
+from client.core.errors import SessionClosed
+from client.core.session import Delivery
+from client.core.transactions import Frame, Tcm
+from client.core.verbs import Verbs
+from labctl.simulate.tasks import SimFuture
+
+if TYPE_CHECKING:
+    from labctl.simulate.world import World
+
+OnTcm = Callable[["SimClient", Tcm, Frame], Coroutine[Any, Any, None]]
+TIMEOUT_S = 1e9
+
+
+class SimClient(Verbs):
+    """A client of the simulated overlay; programs use it like a `client.Connection`."""
+
+    def __init__(
+        self, world: World, client_id: str, home: str, incarnation: int, on_tcm: OnTcm | None
+    ) -> None:
+        self.world = world
+        self.home = home
+        self.is_alive = True
+        self.heard_until = 1 << 62
+        """Number of the last message to its broker that was not lost with it."""
+        self.deliveries: list[tuple[Delivery, str]] = []
+        self._arrived = SimFuture()
+        self.hop = client_hop(client_id)
+        ids = count(1)
+
+        async def answer(tcm: Tcm, frame: Frame) -> None:
+            if on_tcm is not None:
+                await on_tcm(self, tcm, frame)
+
+        def draw_id() -> int:
+            return incarnation * 1_000_000 + next(ids)
+
+        super().__init__(client_id, draw_id, self, TIMEOUT_S, answer, self._note)
+        self.transactions.incarnation = incarnation
+        world.record(client_id, events.CONNECTED, {"home": home})
+
+    async def arrived(self) -> None:
+        await self._arrived
+
+    async def publish(self, event: Mapping[str, Value], payload: bytes = b"") -> None:
+        self._check_open()
+        message = self._session.publish(event, payload)
+        self._note(events.ISSUED, op=message.id, kind="pub", event=message.event)
+        self.send(message)
+
+    def crash(self, lost: int = 0) -> None:
+        """Gone without a word; the last `lost` messages that it sent are lost with it."""
+        if not self.is_alive:
+            return
+        self.is_alive = False
+        sent = self.world.link_count(self.hop, broker_hop(self.home))
+        self.heard_until = max(1, sent - lost)
+        self.world.record(self.client_id, events.CRASHED, {})
+        self._gone("its connection broke")
+
+    def leave(self) -> None:
+        if self.is_alive:
+            self.is_alive = False
+            self.world.record(self.client_id, events.LEFT, {})
+            self._gone("it said goodbye")
+
+    def _gone(self, reason: str) -> None:
+        self.world.depart(self, reason)
+        self.lost(SessionClosed(f"{self.client_id} is gone"))
+
+    def go_away(self, seconds: float) -> None:
+        """Lose the connection and find it again."""
+        self.send_input(ClientAway())
+        self.world.at(self.world.now + seconds, self.send_input, ClientBack())
+
+    def send_input(self, message: Input) -> None:
+        if self.is_alive:
+            self.world.transmit(self.hop, broker_hop(self.home), message)
+
+    def take(self, message: Input) -> None:
+        if isinstance(message, Publish):
+            self._note(events.DELIVERED, op=message.id, event=message.event)
+            self.deliveries.append((message, ""))
+        else:
+            self.receive(message)  # type: ignore[arg-type]
+
+    # What the verbs need
+
+    def send(self, *messages: AnyMessage) -> None:
+        for message in messages:
+            self.send_input(message)
+
+    def future(self) -> SimFuture:
+        return SimFuture()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.world.spawn(work)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> NoTimer:
+        return NoTimer()  # virtual time passes for nobody's patience
+
+    def delivered(self, publication: Delivery, tx: str) -> None:
+        self._note(events.DELIVERED, tx=tx, op=publication.id, event=publication.event)
+        self.deliveries.append((publication, tx))
+
+    def joined(self) -> None:
+        if not self._arrived.done():
+            self._arrived.set_result(None)
+
+    def _check_open(self) -> None:
+        if not self.is_alive:
+            raise SessionClosed(f"{self.client_id} is gone")
+
+    def _note(self, name: str, /, **fields: Any) -> None:
+        self.world.record(self.client_id, name, fields)
+
+
+class NoTimer:
+    def cancel(self) -> None:
+        """There is nothing to cancel."""

@@ -1,0 +1,10 @@
+"""What simulated clients do, and random programs.
+
+    programs.py   programs as data
+    generate.py   random programs, one from a seed
+    windows.py    random programs that aim at narrow windows
+    variants.py   a generated program under other conditions
+    maker.py      the parts that random programs are made of
+
+May import: broker.protocol, client.core.
+"""

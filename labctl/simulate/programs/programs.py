@@ -1,0 +1,131 @@
+"""What simulated clients do: programs as data, so that a failing one can be printed and made smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from broker.protocol.filters import Event, between, one_of
+from broker.protocol.stx import StepKind
+from broker.protocol.vocabulary import Protocol
+from client.core.plans import Plan
+from client.core.transactions import Frame
+
+Constraints = Mapping[str, Any]
+
+
+class Op(Struct, frozen=True):
+    """One operation; `values` are points of its space, `to` the client that a `tcm` asks."""
+
+    kind: StepKind
+    space: str = "d"
+    values: tuple[int, ...] = ()
+    """Of a filter; a publication has one."""
+    to: str = ""
+    nested: tuple[tuple[str, tuple[Op, ...]], ...] = ()
+    """Of a `tcm`: what each receiver does, by client; "*" stands for any other."""
+
+    @property
+    def constraints(self) -> Constraints:
+        values = self.values
+        if len(values) == 1:
+            return {"s": self.space, "x": values[0]}
+        if list(values) == list(range(values[0], values[-1] + 1)):
+            return {"s": self.space, "x": between(values[0], values[-1])}
+        return {"s": self.space, "x": one_of(*values)}
+
+    @property
+    def event(self) -> Event:
+        if self.to:
+            return {"s": "c", "to": self.to}
+        return {"s": self.space, "x": self.values[0]}
+
+    def reaction(self, client: str) -> tuple[Op, ...]:
+        reactions = dict(self.nested)
+        return reactions.get(client, reactions.get("*", ()))
+
+
+class TxProgram(Struct, frozen=True):
+    coordinator: str
+    protocol: Protocol
+    body: tuple[Op, ...]
+    start: float = 0.0
+    aborts_after: int = -1
+    """So many operations of the coordinator, then it aborts; negative: it commits."""
+
+
+class Regular(Struct, frozen=True):
+    client: str
+    start: float
+    body: tuple[Op, ...]
+
+
+class Fault(Struct, frozen=True):
+    kind: Literal["crash", "leave", "away"]
+    client: str
+    time: float
+    lost: int = 0
+    """Of its last messages."""
+
+
+class Program(Struct, frozen=True):
+    links: tuple[tuple[str, str], ...]
+    brokers: tuple[str, ...]
+    homes: dict[str, str]
+    setup: tuple[tuple[str, Op], ...]
+    transactions: tuple[TxProgram, ...]
+    regular: tuple[Regular, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    slowness: dict[str, float] = field(default_factory=dict)
+    """Of each directed link ("source>target"): mean delay in milliseconds."""
+    seed: int = 0
+    spaces: tuple[str, ...] = ("d",)
+
+
+VERBS = {"adv": "advertise", "uadv": "unadvertise", "sub": "subscribe", "usub": "unsubscribe"}
+
+
+def say(speaker: Any, op: Op) -> Any:
+    """The verb of an operation, at whatever has verbs: a client, a frame (to be awaited), a plan."""
+    if op.kind == "pub":
+        return speaker.publish(op.event)
+    return getattr(speaker, VERBS[op.kind])(op.constraints)
+
+
+async def perform(frame: Frame, op: Op, label: bytes) -> None:
+    """One operation of a D-TX transaction."""
+    await (frame.tcm(op.event, label) if op.kind == "tcm" else say(frame, op))
+
+
+def as_plan(body: tuple[Op, ...], plan: Plan | None = None) -> Plan:
+    """The same body, all at once; a `tcm` asks the one client that it names."""
+    plan = Plan() if plan is None else plan
+    for op in body:
+        if op.kind != "tcm":
+            say(plan, op)
+        elif op.reaction(op.to):
+            as_plan(op.reaction(op.to), plan.tcm(op.to))
+    return plan
+
+
+def labelled(program: Program) -> dict[bytes, Op]:
+    """Every `tcm` of a program by the label that its payload carries."""
+    found: dict[bytes, Op] = {}
+
+    def visit(body: tuple[Op, ...], prefix: str) -> None:
+        for place, op in enumerate(body):
+            if op.kind == "tcm":
+                label = f"{prefix}.{place}"
+                found[label.encode()] = op
+                for client, nested in op.nested:
+                    visit(nested, f"{label}.{client}")
+
+    for number, transaction in enumerate(program.transactions):
+        visit(transaction.body, str(number))
+    return found
+
+
+def label_of(prefix: str, place: int) -> bytes:
+    return f"{prefix}.{place}".encode()

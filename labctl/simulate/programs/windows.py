@@ -1,0 +1,122 @@
+"""Random programs that aim at narrow windows: attraction, crossing advertisements, clients lost midway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.protocol.vocabulary import Protocol
+from labctl.simulate.programs.maker import SPAN_S, VALUES, Maker
+from labctl.simulate.programs.programs import Fault, Op, Program, Regular, TxProgram
+
+
+def carve(seed: int, protocols: Sequence[Protocol]) -> Program:
+    """Little is advertised at first: records wait, and are attracted in another order than they were issued."""
+    maker = Maker("carve", seed, protocols)
+    random, clients = maker.random, maker.clients
+    for client in clients:
+        kinds = random.choices(("sub", "usub", "adv"), (3, 2, 1), k=random.randint(0, 3))
+        maker.setup += [(client, maker.change("d", (kind,))) for kind in kinds]
+    for _ in range(random.randint(2, 4)):
+        coordinator, protocol = random.choice(clients), random.choice(maker.protocols)
+        body: list[Op] = []
+        for _ in range(random.randint(1, 3)):
+            op = maker.change("d", ("sub", "usub", "adv", "adv", "uadv"))
+            client = random.choice(clients)
+            if client != coordinator:
+                op = Op("tcm", to=client, nested=((client, (op, maker.change())),))
+            elif op.kind == "adv":
+                body.append(op)
+                op = Op("pub", "d", op.values[:1])
+            body.append(op)
+        maker.add(coordinator, protocol, tuple(body), 0.3)
+    maker.add_regular(random.randint(0, 2))
+    return maker.program()
+
+
+def crossing(seed: int, protocols: Sequence[Protocol]) -> Program:
+    """Transactions that subscribe to what another one is about to advertise."""
+    maker = Maker("crossing", seed, protocols)
+    random, clients = maker.random, maker.clients
+    count = random.randint(2, 3)
+    for number in range(count):
+        coordinator, *others = random.sample(clients, 3)
+        mine, next_ = (number,), ((number + 1) % count,)
+        asked = [Op("sub", "d", next_), Op(random.choice(("sub", "usub")), "d", mine)]
+        random.shuffle(asked)
+        body = [Op("tcm", to=c, nested=((c, (op,)),)) for c, op in zip(others, asked, strict=True)]
+        body[random.randint(0, 2) : 0] = [Op("adv", "d", random.choice((mine, next_, (0, 1, 2))))]
+        if random.random() < 0.5:
+            advertiser = random.choice(others)
+            nested = (Op("adv", "d", next_), Op("pub", "d", next_))
+            body.append(Op("tcm", to=advertiser, nested=((advertiser, nested),)))
+        maker.add(coordinator, random.choice(maker.protocols), tuple(body), 0.1)
+    return maker.program()
+
+
+def circular(seed: int, protocols: Sequence[Protocol]) -> Program:
+    """Participants ask their coordinator back, and somebody gives up, or goes, while they do."""
+    maker = Maker("circular", seed, protocols, 4)
+    random = maker.random
+    maker.setup += [(client, Op("adv", "d", VALUES)) for client in maker.clients]
+    maker.setup += [(client, Op("sub", "d", maker.values())) for client in maker.clients[:3]]
+    for _ in range(random.randint(1, 2)):
+        coordinator, other, third = random.sample(maker.clients, 3)
+        back = tuple(
+            random.choice((maker.publication(), maker.change("d", ("sub", "usub")))) for _ in range(3)
+        )
+        inner = (
+            Op("tcm", to=coordinator, nested=((coordinator, back),)),
+            *(maker.publication() for _ in range(random.randint(0, 2))),
+        )
+        if random.random() < 0.5:
+            inner = (Op("tcm", to=third, nested=((third, inner),)),)
+        body = (Op("tcm", to=other, nested=((other, inner),)), maker.publication())
+        maker.add(coordinator, random.choice(maker.protocols), body, 0.3)
+        if random.random() < 0.8:
+            kind = random.choice(("crash", "crash", "leave"))
+            struck, time = random.choice((coordinator, other, third)), random.random() * SPAN_S * 2
+            maker.faults.append(Fault(kind, struck, time, random.choice((0, 1, 2))))  # type: ignore[arg-type]
+    return maker.program()
+
+
+def beside(seed: int, protocols: Sequence[Protocol]) -> Program:
+    """Regular publications, while transactions move subscriptions, or nearly do."""
+    maker = Maker("beside", seed, protocols, 5)
+    random, clients = maker.random, maker.clients
+    for client in clients:
+        if random.random() < 0.8:
+            maker.setup.append((client, Op("adv", "d", VALUES)))
+        maker.setup.append((client, Op("sub", "d", maker.values())))
+    for _ in range(random.randint(1, 3)):
+        coordinator, other = random.sample(clients, 2)
+        changes = (maker.change(), maker.change("d", ("usub", "sub", "adv")))
+        body = (maker.change("d", ("usub", "uadv", "sub")), Op("tcm", to=other, nested=((other, changes),)))
+        maker.add(coordinator, random.choice(maker.protocols), body, 0.6)
+    for client in random.sample(clients, 2):
+        start = random.random() * SPAN_S / 3
+        for place in range(6):
+            time = start + place * SPAN_S / 5
+            maker.regular.append(Regular(client, time, (maker.publication(),)))
+    return maker.program()
+
+
+def lost(seed: int, protocols: Sequence[Protocol]) -> Program:
+    """Participants go in the midst of it: everybody takes part, advertises and subscribes, and begins at once."""
+    maker = Maker("lost", seed, protocols)
+    random, clients = maker.random, maker.clients
+    for client in clients:
+        maker.setup += [(client, Op("adv", "d", (0, 1)))] if random.random() < 0.6 else []
+        maker.setup += [(client, maker.change("d", ("sub",)))] if random.random() < 0.4 else []
+    for _ in range(random.randint(1, 2)):
+        coordinator, *others = random.sample(clients, len(clients))
+        body: tuple[Op, ...] = (Op("pub", "d", (0,)),)
+        for client in others:
+            changes = [maker.change("d", ("sub", "usub", "adv")) for _ in range(random.randint(1, 2))]
+            nested = (*changes, *body) if random.random() < 0.4 else (*body, *changes)
+            asked = Op("tcm", to=client, nested=((client, nested),))
+            body = (asked,) if random.random() < 0.4 else (asked, maker.change("d", ("sub", "adv")))
+        maker.transactions.append(TxProgram(coordinator, random.choice(maker.protocols), body))
+    for client in random.sample(clients, random.randint(1, 2)):
+        kind = random.choice(("crash", "leave"))
+        maker.faults.append(Fault(kind, client, random.random() * SPAN_S, random.choice((0, 0, 1))))  # type: ignore[arg-type]
+    return maker.program()

@@ -1,0 +1,12 @@
+"""Looking for schedules that go wrong, and for what is left after many.
+
+    campaign.py   many seeds, on several cores, interrupted and resumed
+    explore.py    all schedules of small worlds
+    soak.py       very many transactions in one world that lives long
+    shrink.py     make a failing program smaller
+    measure.py    what one dispatching transaction costs, in virtual time
+    requests.py   what can be asked of the simulator
+
+May import: broker, broker.matching, broker.protocol, broker.routing, broker.transactions.dtx,
+broker.transactions.stx, labctl, labctl.results, labctl.simulate, labctl.simulate.programs.
+"""

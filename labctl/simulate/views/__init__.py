@@ -1,0 +1,9 @@
+"""A schedule as people look at it.
+
+    console.py    what `labctl simulate` does and prints, a function for each of its modes
+    describe.py   programs and messages as text
+    diagram.py    a schedule as a space-time diagram
+
+May import: broker, broker.protocol, labctl, labctl.simulate, labctl.simulate.programs,
+labctl.simulate.search.
+"""

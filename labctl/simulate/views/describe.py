@@ -1,0 +1,105 @@
+"""Programs and messages as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from broker.core import Input
+from broker.protocol.filters import Event, Filter, Interval, OneOf
+from broker.protocol.hops import name_of
+from labctl.simulate.programs.programs import Fault, Op, Program, TxProgram
+
+WORDS = {"crash": "crashes", "leave": "leaves", "away": "loses its connection for a while"}
+
+
+def outline(program: Program) -> Iterator[str]:
+    """All of a program, line by line."""
+    links = ", ".join(f"{one} - {other}" for one, other in program.links)
+    yield f"brokers    {', '.join(program.brokers)}" + (f"; links {links}" if links else "")
+    yield f"clients    {', '.join(f'{client} at {home}' for client, home in program.homes.items())}"
+    for client, op in program.setup:
+        yield f"before     {client} {operation(op)}"
+    for transaction in program.transactions:
+        yield f"{milliseconds(transaction.start)}  {_transaction(transaction)}"
+    for piece in program.regular:
+        yield f"{milliseconds(piece.start)}  {piece.client}, regularly: {body(piece.body)}"
+    for fault in program.faults:
+        yield f"{milliseconds(fault.time)}  {_fault(fault)}"
+    pairs = {frozenset(pair) for pair in (*program.links, *program.homes.items())}
+    for link, mean_ms in sorted(program.slowness.items()):
+        source, target = (name_of(hop) for hop in link.split(">"))
+        if frozenset((source, target)) not in pairs:
+            continue  # drawn for a link that is not there
+        yield f"delay      {source} -> {target} {mean_ms:.2f} ms in the mean"
+
+
+def _transaction(transaction: TxProgram) -> str:
+    end = "" if transaction.aborts_after < 0 else f"; aborts after {transaction.aborts_after} of them"
+    return f"{transaction.coordinator}, {transaction.protocol}: {body(transaction.body)}{end}"
+
+
+def _fault(fault: Fault) -> str:
+    lost = f", and its last {fault.lost} messages with it" if fault.lost and fault.kind == "crash" else ""
+    return f"{fault.client} {WORDS[fault.kind]}{lost}"
+
+
+def body(operations: Iterable[Op]) -> str:
+    return "; ".join(operation(op) for op in operations) or "nothing"
+
+
+def operation(op: Op) -> str:
+    values = ",".join(str(value) for value in op.values)
+    what = f"to {op.to}" if op.to else f"{op.space}={values}"
+    nested = " / ".join(f"{client}: {body(reaction)}" for client, reaction in op.nested)
+    return f"{op.kind} {what}" + (f" [{nested}]" if nested else "")
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:8.3f}"
+
+
+def message(sent: Input) -> str:
+    """One line: its type, its transaction, and what it is about."""
+    parts = [type(sent).__name__]
+    planned = getattr(sent, "planned", None)
+    if planned is not None:
+        parts += [sent.tx, f"{planned.step}", planned.kind]  # type: ignore[union-attr]
+        parts.append(f"to {planned.target}" if planned.target else _about(planned))
+        return " ".join(part for part in parts if part)
+    for name in ("tx", "mode", "kind"):
+        parts.append(str(getattr(sent, name, "")))
+    parts.append(_about(sent))
+    for name, word in (
+        ("client", "of "),
+        ("reached", "reached "),
+        ("steps", "steps "),
+        ("reason", "because "),
+    ):
+        value = getattr(sent, name, None)
+        if value:
+            parts.append(f"{word}{value}")
+    return " ".join(part for part in parts if part)
+
+
+def _about(thing: object) -> str:
+    filter_, event = getattr(thing, "filter", None), getattr(thing, "event", None)
+    if isinstance(filter_, Filter):
+        return _filter(filter_)
+    return _event(event) if event is not None else ""
+
+
+def _filter(filter_: Filter) -> str:
+    return " ".join(f"{name}={_predicate(value)}" for name, value in filter_.as_mapping().items())
+
+
+def _event(event: Event) -> str:
+    return " ".join(f"{name}={value}" for name, value in event.items())
+
+
+def _predicate(predicate: object) -> str:
+    if isinstance(predicate, OneOf):
+        return ",".join(str(value) for value in predicate.values)
+    if isinstance(predicate, Interval):
+        low, high = ("" if end is None else str(end) for end in (predicate.low, predicate.high))
+        return f"{low}..{high}"
+    return str(predicate)

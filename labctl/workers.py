@@ -1,0 +1,132 @@
+"""Processes of a benchmark: started with their arguments as JSON, told to go, asked for one result.
+
+A worker is a coroutine `role(arguments, ready) -> result` in a module that calls `serve`. It awaits
+`ready(facts)` once it is set up; that returns when the benchmark says go. All ends by itself or by pid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import uvloop
+
+from broker.node.garbage import collect_rarely
+from labctl.exits import LabError
+
+Ready = Callable[[dict[str, Any]], Awaitable[None]]
+Role = Callable[[dict[str, Any], Ready], Awaitable[dict[str, Any]]]
+
+WORKER_S_MAX = 120.0
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+class BenchError(LabError):
+    """A benchmark that could not be carried out; the text names the process and what it said."""
+
+
+class Worker:
+    """The parent's end of one worker process."""
+
+    def __init__(self, module: str, role: str, arguments: dict[str, Any]) -> None:
+        self.role = role
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, role, json.dumps(arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def wait_ready(self, limit_s: float = 30.0) -> dict[str, Any]:
+        return self._read(limit_s)
+
+    def go(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"go\n")
+        self._process.stdin.flush()
+
+    def result(self, limit_s: float = WORKER_S_MAX) -> dict[str, Any]:
+        return self._read(limit_s)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def _read(self, limit_s: float) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        readable, _, _ = select.select([self._process.stdout], [], [], limit_s)
+        line = self._process.stdout.readline() if readable else b""
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        raise BenchError(f"{self.role}: {self._fault(limit_s if not readable else None)}")
+
+    def _fault(self, limit_s: float | None) -> str:
+        if limit_s is not None and self._process.poll() is None:
+            return f"no answer within {limit_s:g} s"
+        assert self._process.stderr is not None
+        self._process.wait(5)
+        said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+        return f"ended with exit code {self._process.returncode}: {said[-1] if said else 'without a word'}"
+
+
+@contextlib.contextmanager
+def workers(module: str, *roles: tuple[str, dict[str, Any]]) -> Iterator[list[Worker]]:
+    """Start them all; whatever happens, none is left behind."""
+    started: list[Worker] = []
+    try:
+        for role, arguments in roles:
+            started.append(Worker(module, role, arguments))
+        yield started
+    finally:
+        for worker in reversed(started):
+            worker.stop()
+
+
+def end_with_parent() -> None:
+    """Even a benchmark that is killed leaves no process behind; also fit for `preexec_fn`."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def serve(roles: dict[str, Role]) -> None:
+    """The child's end: run the role that the command line names, once."""
+    end_with_parent()
+    role, arguments = roles[sys.argv[1]], json.loads(sys.argv[2])
+    collect_rarely()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        result = runner.run(_run(role, arguments))
+    _say(result)
+
+
+async def _run(role: Role, arguments: dict[str, Any]) -> dict[str, Any]:
+    loop = asyncio.get_running_loop()
+
+    async def ready(facts: dict[str, Any]) -> None:
+        _say(facts)
+        line = await loop.run_in_executor(None, sys.stdin.readline)
+        if not line:
+            raise SystemExit(0)  # the parent is gone, or does not need us any more
+
+    return await role(arguments, ready)
+
+
+def _say(facts: dict[str, Any]) -> None:
+    os.write(sys.stdout.fileno(), json.dumps(facts).encode() + b"\n")
