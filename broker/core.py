@@ -45,7 +45,8 @@ class Broker:
         self.routing = Routing(self.neighbours, overlap, self.limits.records_max)
         self.state = BrokerState(broker, self.neighbours, self.routing, self.limits)
         self.transactions = Protocols(self.state)
-        self.routing.unfinished = self.transactions.unfinished
+        self.retirement = self.state.retirement
+        self.routing.compaction.unfinished = (*self.transactions.unfinished, self.retirement.written)
         self.joining = Joining(self.state, incarnation, self.transactions)
         self.settling = Settling(self.state)
         publications, regular = Publications(self.state), Regular(self.state, self.transactions)
@@ -53,7 +54,7 @@ class Broker:
         self.publish = publications.spread
         parts = (publications, regular, self.joining, self.settling, self.transactions)
         self._from_client: dict[type, Callable[[str, Any], Ready]] = {}
-        self._from_broker: dict[type, Callable[[Hop, Any], Ready]] = {}
+        self._from_broker: dict[type, Callable[[Hop, Any], Ready]] = dict(self.retirement.from_broker)
         for part in parts:
             self._from_client |= part.from_client
             self._from_broker |= part.from_broker
@@ -76,13 +77,19 @@ class Broker:
         ready = handler(name, message)
         if srt.changes != changes and self.transactions:
             ready += self.transactions.advertised()
+        if self.routing.compaction.has_candidates:
+            ready.sends += self.routing.compaction.sweep()
         return ready
 
     def expire(self, now: float) -> Ready:
-        """End the transactions whose lifetime is over; to be called now and then while some are open."""
+        """End the transactions whose lifetime is over; to be called now and then while `has_open_transactions`."""
         self.state.now = now
-        return self.transactions.expire(now)
+        ready = self.transactions.expire(now)
+        ready += self.retirement.tell()
+        ready.sends += self.routing.compaction.sweep()
+        return ready
 
     @property
     def has_open_transactions(self) -> bool:
-        return bool(self.transactions)
+        """Here, or the others have yet to be told that they have ended everywhere."""
+        return bool(self.transactions) or self.retirement.has_news

@@ -27,6 +27,7 @@ def describe(core: Broker, dump: bool) -> dict[str, Any]:
             "clients": len(core.state.crt),
             "srt": len(core.routing.srt),
             "prt": len(core.routing.prt),
+            "retiring": len(core.retirement.written),
         },
         "open": {
             "joins": [_wave(key, wave.awaiting) for key, wave in core.joining.waves],

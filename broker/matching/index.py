@@ -127,10 +127,15 @@ class Index:
         self._forget(home)
         return records
 
-    def commit(self, tag: str) -> list[Record]:
-        """A transaction's records join the committed view."""
+    def commit(self, tag: str, holes_too: bool = True) -> list[Record]:
+        """A transaction's records join the committed view, all or those that want something."""
         records = self._tagged.pop(tag, [])
         self.changes += 1
+        if not holes_too:
+            left = [record for record in records if not record.positive]
+            records = [record for record in records if record.positive]
+            if left:
+                self._tagged[tag] = left
         for record in records:
             if record.positive:
                 self.undecided.remove(record)

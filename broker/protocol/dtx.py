@@ -99,6 +99,8 @@ class Ended(Message, frozen=True, tag=60):
     tx: str
     committed: bool
     reason: str = ""
+    retracts: bool = False
+    """Among brokers: somewhere behind the sender a `usub` of it waits for the word that all have committed."""
 
 
 DtxMessage = (

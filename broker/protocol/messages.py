@@ -165,6 +165,12 @@ class Forget(Message, frozen=True, tag=25):
     stamp: Stamp
 
 
+class Over(Message, frozen=True, tag=26):
+    """Every broker has committed these transactions; floods from the edge broker of their coordinators."""
+
+    txs: tuple[str, ...]
+
+
 class StatusRequest(Message, frozen=True, tag=30):
     dump: bool
 
@@ -196,6 +202,7 @@ LinkMessage = (
     | Leave
     | Announce
     | Forget
+    | Over
     | StatusRequest
     | StatusAnswer
     | Ping

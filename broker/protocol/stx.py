@@ -96,6 +96,8 @@ class StepEnded(Message, frozen=True, tag=77):
     committed: bool
     reason: str = ""
     """Of a commit: what did not happen because a participant was gone. Of an abort: why."""
+    retracts: bool = False
+    """Among brokers: somewhere behind the sender a `usub` of it waits for the word that all have committed."""
 
 
 class StepVoid(Message, frozen=True, tag=78):

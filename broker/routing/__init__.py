@@ -5,6 +5,8 @@
     prt.py            the publication routing table: who wants what
     membership.py     who is in the overlay: brokers, and clients (the CRT)
     settling.py       `settled()`: a wave behind everything that was sent before it
+    compaction.py     records without effect leave the tables
+    retirement.py     what a transaction has written, until all brokers have committed it
     state.py          what the parts of a core share
     ready.py          what a handler of the core answers
     joining.py        clients that join and leave, brokers that make themselves known

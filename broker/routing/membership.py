@@ -113,6 +113,10 @@ class CRT:
                 return claim
         return None
 
+    def has(self, client: str, incarnation: int) -> bool:
+        """Whether that life of the client is in the overlay."""
+        return any(claim.incarnation == incarnation for claim in self.claims(client).values())
+
     def _locate(self, client: str, claims: Mapping[str, Claim]) -> None:
         self.hops[client] = next(iter(claims.values())).hop
 

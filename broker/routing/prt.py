@@ -47,6 +47,10 @@ class PRT:
             for record in self.index.records(client):
                 yield hop, record
 
+    def hop_of(self, client: str) -> Hop | None:
+        """Behind which a client lies, if it has records."""
+        return self._hops.get(client)
+
     def count(self, client: str) -> int:
         return len(self._newest.get(client, ()))
 
@@ -104,8 +108,8 @@ class PRT:
                     found.append(record)
         return found
 
-    def commit(self, tag: str) -> list[Record]:
-        return self.index.commit(tag)
+    def commit(self, tag: str, holes_too: bool) -> list[tuple[Record, Hop]]:
+        return [(record, self._hops[record.client]) for record in self.index.commit(tag, holes_too)]
 
     def drop(self, tag: str) -> list[Record]:
         """A transaction's records vanish."""
@@ -119,13 +123,11 @@ class PRT:
 
         Only then may they go: elsewhere an old record without the newer one would come back to life.
         """
-        return [
-            old
-            for old in self._near(record)
-            if old.stamp < record.stamp
-            and not old.sent & ~record.sent
-            and subsumes(record.filter, old.filter)
-        ]
+        return [old for old in self._near(record) if _covers(record, old)]
+
+    def is_hidden(self, record: Record) -> bool:
+        """Whether a newer record covers this one."""
+        return any(_covers(newer, record) for newer in self._near(record))
 
     def is_void(self, record: Record) -> bool:
         """Whether the client's space is the same without `record`; may err towards no."""
@@ -139,7 +141,7 @@ class PRT:
         for old in reversed(older):
             if not old.positive:
                 return False
-            if subsumes(old.filter, record.filter):
+            if old.tag is None and subsumes(old.filter, record.filter):
                 return True
         return False
 
@@ -165,3 +167,13 @@ class PRT:
         shapes[shape] -= 1
         if not shapes[shape]:
             del shapes[shape]
+
+
+def _covers(newer: Record, older: Record) -> bool:
+    """Both are everybody's; what an undecided transaction wrote covers nothing, and stays for its end."""
+    return (
+        older.stamp < newer.stamp
+        and newer.tag is None is older.tag
+        and not older.sent & ~newer.sent
+        and subsumes(newer.filter, older.filter)
+    )

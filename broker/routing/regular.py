@@ -15,7 +15,6 @@ from broker.protocol.vocabulary import NO_KEY, Stamp
 from broker.protocol.wire import brief
 from broker.routing.ready import ProtocolError, Ready
 from broker.routing.state import BrokerState
-from broker.routing.tables import operation
 
 
 class Adopter(Protocol):
@@ -76,7 +75,9 @@ class Regular:
         if message.tx and not self._transactions.adopt(record, message):
             return Ready([], [])
         if known is not None:  # a transaction has brought it here before
-            sends: Sends = [(hop, operation(known)) for hop in self._routing.send_on(known, source)]
+            sends: Sends = [
+                (hop, self._routing.operation(known)) for hop in self._routing.send_on(known, source)
+            ]
         else:
             sends = self._routing.apply(record, source)
         ready = Ready(sends, [])

@@ -14,6 +14,7 @@ from broker.matching.boxes import contains
 from broker.matching.records import Record, RoutingError, stamp_of
 from broker.protocol.filters import Event, Filter, Overlap, intersection_within, overlaps, subsumes
 from broker.protocol.hops import Hop
+from broker.protocol.vocabulary import Stamp
 from broker.routing.prt import SCAN_MAX
 
 Own = Sequence[tuple[Record, Hop]]
@@ -70,34 +71,47 @@ class SRT:
         needed = record.positive or any(r.positive and overlaps(r.filter, record.filter) for r in older)
         self._logs[hop][record.client] = [*older, *([record] if needed else []), *newer]
 
+    def tidy(self, client: str, stamp: Stamp) -> bool:
+        """Drop what has no effect beside this record, or itself if it has none; whether anything was dropped."""
+        for hop, clients in self._logs.items():
+            log = clients.get(client, ())
+            record = next((r for r in log if r.stamp == stamp and r.tag is None), None)
+            if record is not None:
+                kept = _without_effectless(log, record)
+                if len(kept) < len(log):
+                    self._logs[hop][client] = kept
+                    self._changed()
+                    return True
+        return False
+
     def remove_client(self, client: str) -> None:
         self._changed()
         for clients in self._logs.values():
             gone = clients.pop(client, ())
             self._tagged -= sum(record.tag is not None for record in gone)
 
-    def commit(self, tag: str) -> list[Record]:
+    def commit(self, tag: str) -> list[tuple[Record, Hop]]:
         """A transaction's records count as everybody's."""
         committed = self._of(tag)
         if committed:
             self._changed()
-        for _, record in committed:
+        for record, _ in committed:
             record.tag = None
         self._tagged -= len(committed)
-        return [record for _, record in committed]
+        return committed
 
     def drop(self, tag: str) -> list[Record]:
         """A transaction's records vanish."""
         dropped = self._of(tag)
         if dropped:
             self._changed()
-        for hop, record in dropped:
+        for record, hop in dropped:
             self._logs[hop][record.client].remove(record)
         self._tagged -= len(dropped)
-        return [record for _, record in dropped]
+        return [record for record, _ in dropped]
 
-    def _of(self, tag: str) -> list[tuple[Hop, Record]]:
-        return [(hop, record) for hop, record in self if record.tag == tag] if self._tagged else []
+    def _of(self, tag: str) -> list[tuple[Record, Hop]]:
+        return [(record, hop) for hop, record in self if record.tag == tag] if self._tagged else []
 
     def wants(self, hop: Hop, filter_: Filter) -> bool:
         """Whether somebody behind `hop` advertises something that overlaps; may err towards yes.
@@ -150,3 +164,19 @@ class SRT:
             if not any(intersection_within(record.filter, filter_, hole) for hole in withdrawn):
                 return True
         return False
+
+
+def _without_effectless(log: Sequence[Record], record: Record) -> list[Record]:
+    """What of a client's log has an effect beside a record of it; what an undecided transaction wrote stays."""
+    others = [r for r in log if r is not record]
+    if any(r.tag is None and r.stamp > record.stamp and subsumes(r.filter, record.filter) for r in others):
+        return others
+    kept = [
+        r
+        for r in others
+        if r.tag is not None or r.stamp > record.stamp or not subsumes(record.filter, r.filter)
+    ]
+    is_needed = record.positive or any(
+        r.positive and r.stamp < record.stamp and overlaps(r.filter, record.filter) for r in kept
+    )
+    return sorted([*kept, record], key=stamp_of) if is_needed else kept

@@ -14,6 +14,7 @@ from broker.protocol.vocabulary import NO_KEY, Key, Stamp
 from broker.protocol.wire import AnyMessage
 from broker.routing.membership import CRT
 from broker.routing.ready import Notice, ProtocolError, Ready
+from broker.routing.retirement import Retirement
 from broker.routing.tables import Routing
 
 
@@ -42,6 +43,7 @@ class BrokerState:
         self.neighbours = tuple(neighbours)
         self.routing = routing
         self.limits = limits
+        self.retirement = Retirement(routing)
         self.crt = CRT()
         self.guests: dict[str, Guest] = {}
         self.last_key: Key = NO_KEY
@@ -79,9 +81,11 @@ class BrokerState:
             if record.tag is None:
                 guest.space.change(record.positive, record.filter)
 
-    def commit(self, tag: str) -> None:
+    def commit(self, tag: str, veils: bool = False) -> None:
         """What a transaction has written under its tag becomes everybody's."""
-        for record in self.routing.commit(tag):
+        records = self.routing.commit(tag, veils)
+        self.retirement.committed(tag, records)
+        for record, _ in records:
             if record.kind in ("adv", "uadv"):
                 self.rebuild_space(record.client)
 

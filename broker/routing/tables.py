@@ -12,15 +12,16 @@ Records of an undecided transaction carry its tag. Everybody sees its `sub` and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence, Sized
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.matching.many import hops_of_each
 from broker.matching.records import Record, RoutingError
 from broker.protocol.filters import Event, Overlap
 from broker.protocol.hops import Hop, Sends
-from broker.protocol.messages import Forget, Operation
+from broker.protocol.messages import Operation
 from broker.protocol.vocabulary import Stamp
+from broker.routing.compaction import Compaction
 from broker.routing.prt import PRT
 from broker.routing.srt import SRT
 
@@ -43,18 +44,15 @@ class Routing:
         self.srt = SRT(overlap)
         self.prt = PRT(overlap)
         self._hops = self.prt.index.hops
-        self.unfinished: Sequence[Sized] = ()
-        """Where open transactions are kept; the broker tells."""
+        self.compaction = Compaction(self.srt, self.prt, self._bits)
+        self.veiled: set[str] = set()
+        """Transactions that have committed here and perhaps not everywhere: their `usub`s still carry their tag,
+        which hides them from everybody but isolated transactions."""
         self._lives: dict[str, tuple[int, Hop]] = {}
         """Of the clients that have records here: incarnation, and where the records come from."""
         self._tags: dict[str, int] = {}
         """How many subscriptions each undecided transaction has in the tables."""
         self._marks = 0
-
-    @property
-    def compacts(self) -> bool:
-        """Whether records without effect may go. Not while a transaction is open: it has counted on them."""
-        return not any(self.unfinished)
 
     @property
     def changes(self) -> int:
@@ -86,12 +84,13 @@ class Routing:
 
     def apply(self, record: Record, origin: Hop) -> Sends:
         """An adv, uadv, sub or usub from a client of this broker or from a neighbour."""
-        compacts = record.tag is None and self.compacts
+        compacts = record.tag is None and self.compaction.is_free
         if compacts and origin not in self._bits and self._is_void(record, origin):
+            self.compaction.raise_floor(record.client, record.stamp)
             return []
         placement = self.place(record, origin)
-        sends: Sends = [(hop, operation(record)) for hop in placement.onward]
-        sends += [(origin, operation(attracted)) for attracted in placement.attracted]
+        sends: Sends = [(hop, self.operation(record)) for hop in placement.onward]
+        sends += [(origin, self.operation(attracted)) for attracted in placement.attracted]
         if record.kind in ("sub", "usub") and compacts:
             sends += self._compact(record, origin)
         return sends
@@ -106,12 +105,17 @@ class Routing:
 
     def store(self, record: Record, origin: Hop) -> None:
         self._check_room(record, origin)
+        compacts = record.tag is None and self.compaction.is_free
         if record.kind in ("adv", "uadv"):
-            self.srt.add(record, origin, record.tag is None and self.compacts)
+            self.srt.add(record, origin, compacts)
+            if compacts and not record.positive and origin not in self._bits:
+                self.compaction.raise_floor(record.client, record.stamp)
         else:
             self.prt.add(record, origin)
             self._count_tag(record, 1)
         self._lives[record.client] = (record.stamp[2], origin)
+        if record.tag is None and not compacts:
+            self.compaction.note(record.kind, record.client, record.stamp, origin not in self._bits)
 
     def attract(self, advertisement: Record, origin: Hop) -> list[Record]:
         """What an advertisement from a neighbour attracts there and was not sent yet; marked as sent."""
@@ -141,38 +145,75 @@ class Routing:
             return self.srt.find(record.client, origin, record.stamp)
         return self.prt.index.find(record.client, record.stamp)
 
-    def mark_sent(self, client: str, stamp: Stamp, hop: Hop) -> None:
+    def mark_sent(self, client: str, stamp: Stamp, hop: Hop) -> bool:
+        """False: there is no such record."""
         record = self.prt.index.find(client, stamp)
         if record is not None:
             record.sent |= self._bits[hop]
             self._marks += 1
+        return record is not None
 
     def was_sent(self, record: Record, hop: Hop) -> bool:
         return bool(record.sent & self._bits[hop])
 
-    def commit(self, tag: str) -> list[Record]:
-        """A transaction's records become everybody's."""
-        self._tags.pop(tag, None)
-        return [*self.srt.commit(tag), *self.prt.commit(tag)]
+    def commit(self, tag: str, veils: bool = False) -> list[tuple[Record, Hop]]:
+        """A transaction's records become everybody's; `veils`: but for its `usub`s, which stay hidden."""
+        committed = [*self.srt.commit(tag), *self.prt.commit(tag, not veils)]
+        hidden = list(self.prt.index.tagged(tag))
+        if hidden:
+            self._tags[tag] = len(hidden)
+            self.veiled.add(tag)
+        else:
+            self._tags.pop(tag, None)
+        return committed + hidden
 
     def drop(self, tag: str) -> list[Record]:
         """A transaction's records vanish."""
         self._tags.pop(tag, None)
         return [*self.srt.drop(tag), *self.prt.drop(tag)]
 
+    def veil(self, record: Record, tx: str) -> None:
+        """To be called before a `usub` is stored: it is of a transaction that has committed, perhaps not everywhere."""
+        record.tag = tx
+        self.veiled.add(tx)
+
+    def reveal(self, tx: str) -> list[tuple[Record, Hop]]:
+        """All brokers have committed it: what it took back is taken back for everybody."""
+        if tx not in self.veiled:
+            return []
+        self.veiled.discard(tx)
+        return self.commit(tx)
+
+    def veiled_records(self) -> list[tuple[Record, Hop]]:
+        return [pair for tx in self.veiled for pair in self.prt.index.tagged(tx)] if self.veiled else []
+
+    def is_committed(self, record: Record) -> bool:
+        """For isolated transactions."""
+        return record.tag is None or record.tag in self.veiled
+
+    def operation(self, record: Record) -> Operation:
+        """A record on its way to another broker."""
+        tx = record.tag or record.writer
+        decided = bool(tx) and self.is_committed(record)
+        return Operation(record.kind, record.client, record.stamp, record.filter, tx, record.step, decided)
+
     def forget(self, client: str, stamp: Stamp) -> Sends:
         """The edge broker says that a record has no effect left; here it goes if that holds here."""
-        record = self.prt.index.find(client, stamp)
-        if record is None or not self.compacts:
+        if not self.compaction.is_free:
+            self.compaction.note("usub", client, stamp, may_be_void=True)
             return []
-        self._drop_covered(record)
-        return self._drop_void(record)
+        record = self.prt.index.find(client, stamp)
+        if record is None:
+            return []
+        self.compaction.drop_covered(record)
+        return self.compaction.drop_void(record)
 
     def remove_client(self, client: str, incarnation: int, origin: Hop) -> None:
         """A claim that was refused has no records, and does not take those of the accepted one."""
         if self._lives.get(client) != (incarnation, origin):
             return
         del self._lives[client]
+        self.compaction.forget_client(client)
         for record in self.prt.index.records(client) if self._tags else ():
             self._count_tag(record, -1)
         self.srt.remove_client(client)
@@ -223,28 +264,9 @@ class Routing:
         return self.prt.is_void(record)
 
     def _compact(self, record: Record, origin: Hop) -> Sends:
-        if self._drop_covered(record) and origin not in self._bits:
-            return self._drop_void(record)
+        if self.compaction.drop_covered(record) and origin not in self._bits:
+            return self.compaction.drop_void(record)
         return []
-
-    def _drop_covered(self, record: Record) -> bool:
-        covered = self.prt.covered(record)
-        for old in covered:
-            self.prt.remove(old)
-        return bool(covered)
-
-    def _drop_void(self, record: Record) -> Sends:
-        if not self.prt.is_void(record):
-            return []
-        self.prt.remove(record)
-        told = [hop for hop in self.neighbours if record.sent & self._bits[hop]]
-        return [(hop, Forget(record.client, record.stamp)) for hop in told]
-
-
-def operation(record: Record) -> Operation:
-    tx = record.tag or record.writer
-    decided = bool(tx) and record.tag is None
-    return Operation(record.kind, record.client, record.stamp, record.filter, tx, record.step, decided)
 
 
 def _without(hops: Collection[Hop], source: Hop) -> tuple[Hop, ...]:

@@ -37,6 +37,8 @@ MakeWorld = Callable[..., World]
 DELAY_MS = 1.0
 DEFAULT_RATE = 1e3 / DELAY_MS
 STEPS_MAX = 200_000
+LIFETIME_S = 60.0
+"""The most that a broker gives."""
 
 
 class Result(Struct):
@@ -134,7 +136,7 @@ class Run:
             self.errors.append(f"{type(error).__name__}: {error}")
 
     async def _dynamic(self, client: SimClient, number: int, program: TxProgram) -> None:
-        async with client.transactions.begin(program.protocol, lifetime_s=3600) as tx:  # type: ignore[arg-type]
+        async with client.transactions.begin(program.protocol, lifetime_s=LIFETIME_S) as tx:  # type: ignore[arg-type]
             for place, op in enumerate(program.body):
                 if place == program.aborts_after:
                     break

@@ -77,7 +77,7 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
 def _tables(routing: Routing) -> Any:
     srt = tuple([(hop, _record(record)) for hop, record in routing.srt])
     prt = tuple([(hop, _record(record)) for hop, record in routing.prt])
-    return (srt, prt, routing.compacts)
+    return (srt, prt, sorted(routing.veiled), routing.compaction.is_free, routing.compaction.waiting())
 
 
 def _record(r: Record) -> Any:

@@ -19,7 +19,7 @@ from broker.gate.gate import Gate
 from broker.protocol.filters import Overlap
 from broker.protocol.hops import Hop, Sends, broker_hop, client_hop, name_of
 from broker.protocol.limits import Limits
-from broker.protocol.messages import Publish
+from broker.protocol.messages import Forget, Over, Publish
 from broker.routing.joining import ClientArrived, ClientGone
 from broker.routing.ready import ProtocolError, Ready
 from labctl.simulate.clients import OnTcm, SimClient
@@ -30,7 +30,8 @@ Latency = Callable[[Random, Hop, Hop], float]
 Happening = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 """When, which of those at the same time, what, and with which arguments."""
 
-EXPIRE_S = 1.0
+EXPIRE_S = 0.5
+TIDYING = frozenset({Over, Forget})
 
 
 class Moment(NamedTuple):
@@ -102,6 +103,8 @@ class World:
         self.clients: dict[str, SimClient] = {}
         self.now = 0.0
         self.messages = 0
+        self.tidying = 0
+        """Of these, those by which brokers tidy up behind transactions, for many of them together where they can."""
         self.moments: list[Moment] = []
         self.passages: list[Passage] = []
         self.strays: list[Stray] = []
@@ -250,6 +253,7 @@ class World:
         if source not in self._by_hop and number > self.clients[name_of(source)].heard_until:
             return  # it was lost with its sender
         self.messages += 1
+        self.tidying += type(message) in TIDYING
         self._take(broker, source, message)
         if not self._is_expiring and broker.has_open_transactions:
             self._is_expiring = True

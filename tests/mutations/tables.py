@@ -13,11 +13,10 @@ from broker.matching.index import Index
 from broker.matching.records import Record
 from broker.protocol.filters import Event
 from broker.protocol.messages import Operation
-from broker.routing import tables as routing_module
 from broker.routing.ready import Ready
 from broker.routing.regular import Regular
 from broker.routing.srt import SRT
-from broker.routing.tables import Routing, operation
+from broker.routing.tables import Routing
 from broker.transactions.dtx.machine import Dtx
 from broker.transactions.dtx.operations import Operations
 from broker.transactions.stx.machine import Stx
@@ -213,28 +212,19 @@ def plans_count_on_undecided_advertisements(patch: pytest.MonkeyPatch) -> None:
 def committed_records_lose_their_name(patch: pytest.MonkeyPatch) -> None:
     """S-TX A16 (H15): a record that leaves a committed broker tells which step it was."""
 
-    def nameless(record: Record) -> Operation:
+    def nameless(original: Any, self: Routing, record: Record) -> Any:
         if record.tag is not None:
-            return operation(record)
+            return original(self, record)
         return Operation(record.kind, record.client, record.stamp, record.filter)
 
-    _everywhere(patch, nameless)
+    replace(patch, Routing, "operation", nameless)
 
 
 def committed_records_pass_for_undecided_ones(patch: pytest.MonkeyPatch) -> None:
     """S-TX A16 (H15): a record that leaves a committed broker tells that its transaction is decided."""
 
-    def undecided(record: Record) -> Operation:
+    def undecided(original: Any, self: Routing, record: Record) -> Operation:
         tx = record.tag or record.writer
         return Operation(record.kind, record.client, record.stamp, record.filter, tx, record.step, False)
 
-    _everywhere(patch, undecided)
-
-
-def _everywhere(patch: pytest.MonkeyPatch, changed: Any) -> None:
-    from broker.routing import regular
-    from broker.transactions.dtx import decisions, operations
-    from broker.transactions.stx import steps
-
-    for module in (routing_module, regular, decisions, operations, steps):
-        patch.setattr(module, "operation", changed)
+    replace(patch, Routing, "operation", undecided)

@@ -177,7 +177,7 @@ def prepare(script: Script, *setup: tuple[str, Op]) -> None:
     for client, op in setup:
         script.world.complete(regular(script.world.clients[client], op))
     script.start = script.world.now
-    script.messages_before = script.world.messages
+    script.messages_before = script.world.messages - script.world.tidying
 
 
 def measure(script: Script, client: str, protocol: Protocol, *body: Op) -> tuple[Cost, list[str]]:

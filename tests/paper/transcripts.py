@@ -27,7 +27,7 @@ from broker.protocol.dtx import (
 )
 from broker.protocol.filters import Event, Filter, describe
 from broker.protocol.hops import name_of
-from broker.protocol.messages import Operation
+from broker.protocol.messages import Forget, Operation, Over
 from broker.protocol.stx import (
     Before,
     Planned,
@@ -73,6 +73,7 @@ class Words:
             Step: lambda m: self._step(m.planned),
             StepEcho: lambda m: f"echo of op{m.step}: all that it attracts has been sent",
             StepDone: lambda m: f"op{m.step} has left its edge broker",
+            Over: lambda m: f"over: {', '.join(self._names.get(tx, 'it') for tx in m.txs)}",
         }
 
     def of(self, message: Input) -> str:
@@ -148,6 +149,7 @@ _PLAIN: dict[type, Callable[[Any], str]] = {
     StepAbort: lambda m: f"abort: {m.reason}",
     StepEnded: lambda m: f"ended: {'committed' if m.committed else 'aborted'}",
     Operation: lambda m: f"{m.kind} {_filter(m.filter)} of {m.client} (attracted)",
+    Forget: lambda m: f"forget a record of {m.client}: it has no effect any more",
 }
 
 

@@ -106,7 +106,7 @@ class Script:
         for client in homes:
             self.world.record(client, events.STARTED, {})
         self.start = self.world.now
-        self.messages_before = self.world.messages
+        self.messages_before = self.world.messages - self.world.tidying
         self.passages_before = len(self.world.passages)
 
     # Writing it
@@ -139,7 +139,8 @@ class Script:
 
     @property
     def messages(self) -> int:
-        return self.world.messages - self.messages_before
+        """Without those by which brokers tidy up behind transactions."""
+        return self.world.messages - self.world.tidying - self.messages_before
 
     @property
     def history(self) -> History:
@@ -241,7 +242,7 @@ class Script:
         started.ended = self._now()
 
     async def _dynamic(self, client: SimClient, started: Started) -> None:
-        transaction = client.transactions.begin(started.protocol, lifetime_s=3600)  # type: ignore[arg-type]
+        transaction = client.transactions.begin(started.protocol, lifetime_s=60)  # type: ignore[arg-type]
         started.tx, started.transaction = transaction.tx, transaction
         async with transaction as tx:
             for op in started.body:

@@ -41,6 +41,8 @@ class Context(Struct, eq=False):
     origin: Hop
     """Where the coordinator lies."""
     deadline: float
+    heard: float
+    """When the last message of it came here."""
     view: View
     state: Literal["active", "preparing", "yes", "no"] = "active"
     log: list[Logged] = field(default_factory=list)
@@ -90,8 +92,12 @@ class Tomb(Struct, eq=False):
     reason: str
     origin: Hop
     """Who is told when all brokers behind us have ended it; empty: nobody."""
-    brokers: set[Hop]
-    clients: set[Hop]
+    is_home: bool = False
+    """It has committed, its coordinator is a client of ours, and not all brokers have ended it."""
+    retracts: bool = False
+    """A `usub` of it is hidden, here or behind us, until all have committed."""
+    brokers: set[Hop] = field(default_factory=set)
+    clients: set[Hop] = field(default_factory=set)
 
     def describe(self, tx: str) -> dict[str, Any]:
         return {"tx": tx, "committed": self.committed, "awaiting": sorted({*self.brokers, *self.clients})}

@@ -9,10 +9,10 @@ from __future__ import annotations
 from broker.protocol.dtx import Abort, Commit, Ended
 from broker.protocol.events import ABORTED, COMMITTED
 from broker.protocol.hops import Hop, client_hop, is_client, name_of
+from broker.protocol.messages import Forget
 from broker.protocol.wire import brief
 from broker.routing.ready import Ready
 from broker.routing.state import BrokerState
-from broker.routing.tables import operation
 from broker.transactions.dtx.context import Context, Tomb
 from broker.transactions.dtx.order import Order
 
@@ -28,7 +28,9 @@ class Decisions:
         """`source` is told when every broker behind us has committed."""
         ready = self._merge(context) if context.isolated else self._keep(context)
         self._state.note(ready, COMMITTED, tx=context.tx, key=context.key)
-        ready += self._end(context, Tomb(True, "", source, set(), set()), Commit(context.tx))
+        retracts = context.tx in self._routing.veiled
+        tomb = Tomb(True, "", source, context.is_decided_here, retracts)
+        ready += self._end(context, tomb, Commit(context.tx))
         return ready
 
     def abort(self, context: Context, source: Hop, reason: str) -> Ready:
@@ -38,7 +40,7 @@ class Decisions:
         reason = brief(reason)
         ready = Ready([], [])
         self._state.note(ready, ABORTED, tx=context.tx, reason=reason)
-        ready += self._end(context, Tomb(False, reason, source, set(), set()), Abort(context.tx, reason))
+        ready += self._end(context, Tomb(False, reason, source), Abort(context.tx, reason))
         return ready
 
     def _merge(self, context: Context) -> Ready:
@@ -50,18 +52,28 @@ class Decisions:
                 continue  # it has left since
             known = routing.find(record, hop)
             if known is None:
+                if record.kind == "usub":
+                    routing.veil(record, context.tx)
                 routing.store(record, hop)
+            elif known.tag is not None:  # another broker has brought it here, hidden
+                routing.veil(known, context.tx)
             merged.append((known or record, hop))
-        for client, stamp, hop in context.view.sent:
-            routing.mark_sent(client, stamp, hop)
+        for client, stamp, hop in sorted(context.view.sent):
+            if not routing.mark_sent(client, stamp, hop) and self._state.crt.has(client, stamp[2]):
+                ready.sends.append((hop, Forget(client, stamp)))  # it had no effect any more, and was dropped
+        self._state.retirement.committed(context.tx, merged)
         self._order.committed(context)
         for record, hop in merged:
             if record.kind in ("adv", "uadv"):
-                ready.sends += [(hop, operation(attracted)) for attracted in routing.attract(record, hop)]
+                ready.sends += [
+                    (hop, routing.operation(attracted)) for attracted in routing.attract(record, hop)
+                ]
                 if is_client(hop):
                     self._state.rebuild_space(record.client)
             else:
-                ready.sends += [(onward, operation(record)) for onward in routing.send_on(record, hop)]
+                ready.sends += [
+                    (onward, routing.operation(record)) for onward in routing.send_on(record, hop)
+                ]
         return ready
 
     def _keep(self, context: Context) -> Ready:
@@ -85,6 +97,7 @@ class Decisions:
         tomb = self.tombs.get(message.tx)
         ready = Ready([], [])
         if tomb is not None:
+            tomb.retracts = tomb.retracts or message.retracts
             tomb.brokers.discard(source)
             tomb.clients.discard(source)
             self._bury(message.tx, ready)
@@ -92,8 +105,13 @@ class Decisions:
 
     def _bury(self, tx: str, ready: Ready) -> None:
         tomb = self.tombs[tx]
+        if not tomb.brokers and tomb.is_home:
+            tomb.is_home = False
+            self._state.retirement.ended(tx)
+            if tomb.retracts:  # regular events go to too many until all brokers know
+                ready += self._state.retirement.tell()
         if not tomb.brokers and tomb.origin:
-            ready.sends.append((tomb.origin, Ended(tx, tomb.committed, tomb.reason)))
+            ready.sends.append((tomb.origin, Ended(tx, tomb.committed, tomb.reason, tomb.retracts)))
             tomb.origin = ""
         if not tomb.brokers and not tomb.clients:
             del self.tombs[tx]

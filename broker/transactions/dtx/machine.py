@@ -44,7 +44,9 @@ from broker.transactions.dtx.view import View
 from broker.transactions.machine import Machine
 from broker.transactions.names import check_name
 
-LIFETIME_MS_MAX = 3_600_000
+DECISION_S = 1.0
+"""A coordinator that has been told the votes, and does not decide for so long, has abandoned its transaction: all
+whom it keeps in doubt wait for it."""
 TOO_LATE = "an operation came after the votes were asked for"
 
 
@@ -88,20 +90,30 @@ class Dtx(Machine):
         check_name(message.tx, client, guest.incarnation)
         if message.tx in self.contexts or message.tx in self.tombs:
             raise ProtocolError(f"transaction {message.tx} has begun already")
-        if not 0 < message.lifetime_ms <= LIFETIME_MS_MAX:
-            raise ProtocolError(f"a lifetime of {message.lifetime_ms} ms; it is at most {LIFETIME_MS_MAX}")
-        hop, open_max = client_hop(client), self._state.limits.transactions_max
-        if sum(context.origin == hop for context in self.contexts.values()) >= open_max:
-            reason = f"{client} has {open_max} transactions open: the limit"
+        if message.lifetime_ms <= 0:
+            raise ProtocolError(f"a lifetime of {message.lifetime_ms} ms")
+        hop, reason = client_hop(client), self._too_much(client, message)
+        if reason:
             return Ready([(hop, Ended(message.tx, committed=False, reason=reason))], [])
         key = self.order.next_key(message.tx) if message.mode in ISOLATED else NO_KEY
         return self._begin(hop, Begin(message.tx, message.mode, key, message.lifetime_ms))
+
+    def _too_much(self, client: str, message: Begin) -> str:
+        """Why a transaction is beyond a limit; empty: it is not."""
+        limits, hop = self._state.limits, client_hop(client)
+        if message.lifetime_ms > limits.lifetime_ms_max:
+            return f"a lifetime of {message.lifetime_ms} ms; the limit is {limits.lifetime_ms_max} (lifetime_ms_max)"
+        if sum(context.origin == hop for context in self.contexts.values()) >= limits.transactions_max:
+            return f"{client} has {limits.transactions_max} transactions open: the limit"
+        return ""
 
     def _begin(self, source: Hop, message: Begin) -> Ready:
         if message.tx in self.contexts or message.tx in self.tombs:
             raise ProtocolError(f"a second begin of {message.tx}")
         deadline = self._state.now + message.lifetime_ms / 1e3
-        context = Context(message.tx, message.mode, message.key, source, deadline, View(self._routing))
+        context = Context(
+            message.tx, message.mode, message.key, source, deadline, self._state.now, View(self._routing)
+        )
         self.contexts[message.tx] = context
         context.awaiting = set(self._state.others(source))
         ready = Ready([(hop, message) for hop in self._state.others(source)], [])
@@ -206,6 +218,7 @@ class Dtx(Machine):
         if context.awaiting:
             ready.sends += self._state.to_others(context.origin, Prepare(context.tx))
         else:
+            self._must_decide(context)
             ready.sends.append((context.origin, Prepared(context.tx, reason)))
 
     def _prepared(self, source: Hop, message: Prepared) -> Ready:
@@ -217,7 +230,13 @@ class Dtx(Machine):
             context.awaiting.clear()
         elif context.awaiting:
             return Ready([], [])
+        self._must_decide(context)
         return Ready([(context.origin, message)], [])
+
+    def _must_decide(self, context: Context) -> None:
+        """Its coordinator is told the votes."""
+        if context.is_decided_here:
+            context.deadline = min(context.deadline, self._state.now + DECISION_S)
 
     # Decisions
 
@@ -287,7 +306,11 @@ class Dtx(Machine):
             if context.deadline > now:
                 continue
             if context.is_decided_here:
-                ready += self._undo(context, "", "its lifetime is over")
+                is_told = context.state in ("yes", "no") and not context.awaiting
+                reason = (
+                    "its coordinator knew the votes and did not decide" if is_told else "its lifetime is over"
+                )
+                ready += self._undo(context, "", reason)
             elif context.state in ("active", "preparing"):
                 context.bad = context.bad or "its lifetime is over"
         ready += self._pump()
@@ -298,6 +321,10 @@ class Dtx(Machine):
         return not message.step
 
     def adopt(self, record: Record, message: Operation) -> bool:
+        if message.decided:  # a `usub` of an isolated one, hidden where it comes from
+            if message.tx in self.contexts or message.tx in self._routing.veiled:
+                record.tag = message.tx
+            return True
         tomb = self.tombs.get(message.tx)
         if tomb is None:
             if message.tx not in self.contexts:
@@ -310,7 +337,9 @@ class Dtx(Machine):
     def _open(self, tx: str) -> Context | None:
         """The context, or None if it has ended here and stragglers are to be dropped."""
         context = self.contexts.get(tx)
-        if context is None and tx not in self.tombs:
+        if context is not None:
+            context.heard = self._state.now
+        elif tx not in self.tombs:
             raise ProtocolError(f"there is no transaction {tx}")
         return context
 

@@ -14,7 +14,6 @@ from broker.protocol.hops import Hop, is_client, name_of
 from broker.protocol.wire import brief
 from broker.routing.ready import ProtocolError, Ready
 from broker.routing.state import BrokerState
-from broker.routing.tables import operation
 from broker.transactions.dtx.context import Context, Entry, Logged
 from broker.transactions.dtx.view import Decision
 
@@ -58,7 +57,7 @@ class Operations:
             return tuple(self._routing.send_on(known, origin))
         record.tag = context.tx
         placement = self._routing.place(record, origin)
-        ready.sends += [(origin, operation(attracted)) for attracted in placement.attracted]
+        ready.sends += [(origin, self._routing.operation(attracted)) for attracted in placement.attracted]
         return tuple(placement.onward)
 
     def route(self, context: Context, origin: Hop, message: TxPublish, client: str = "") -> Ready:

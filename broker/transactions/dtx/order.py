@@ -1,8 +1,8 @@
 """In which order D-TX transactions vote and commit at a broker; pure.
 
-Each has a key (epoch, id). At every broker votes follow the keys: one waits for the smaller ones that
-are under way, and a smaller one that comes after a larger has voted yes is late. `d-tx-optimistic` waits
-only for what is in doubt, and is late only where filters interfere (options O1 and O2).
+Each has a key (epoch, id). A transaction waits with its vote for those with smaller keys that are in doubt and
+touch the same; `d-tx` also for all others that are under way, as long as something is heard of them. One that
+comes after a larger one has voted yes is late, if the two interfere: then no order by keys explains both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.protocol.hops import client_hop
 from broker.protocol.vocabulary import NO_KEY, Key
 from broker.routing.state import BrokerState
 from broker.transactions.dtx.context import Context, Logged, footprint
-from broker.transactions.dtx.view import View
+from broker.transactions.dtx.view import Decision, View
 
 RECENT_MAX = 256
 """So many committed transactions are remembered by what they touched; one older than that is late."""
@@ -43,20 +43,20 @@ class Order:
         """Those that were asked for their vote and need not wait, in the order of their keys."""
         asked = [c for c in self.contexts.values() if c.state == "preparing"]
         asked.sort(key=lambda c: c.key)
-        found: list[Context] = []
+        free: list[Context] = []
         for context in asked:
-            if not context.isolated or context.bad or not self._must_wait(context, found):
-                found.append(context)
-        return found
+            if not context.isolated or context.bad or not self._must_wait(context, free):
+                free.append(context)
+        return free
 
     def _must_wait(self, context: Context, about_to_vote: list[Context]) -> bool:
-        optimistic = context.optimistic
-        for other in self.contexts.values():
-            if not other.isolated or other.key >= context.key:
-                continue
+        silent_since = self._state.now - self._state.limits.silence_ms / 1e3
+        smaller = [o for o in self.contexts.values() if o.isolated and o.key < context.key]
+        for other in smaller:
             if other.state == "yes" or other in about_to_vote:
-                return True
-            if not optimistic and other.state in ("active", "preparing"):
+                if footprint(context.log).interferes(footprint(other.log)):
+                    return True
+            elif not context.optimistic and other.state != "no" and other.heard > silent_since:
                 return True
         return False
 
@@ -66,7 +66,7 @@ class Order:
             return ""
         if self._is_late(context):
             return "it comes too late for its place in the order"
-        if context.optimistic and self._has_newer_records(context):
+        if self._has_newer_records(context):
             return "its client has changed the same since"
         return self._conflict(context)
 
@@ -78,8 +78,8 @@ class Order:
 
     def _is_late(self, context: Context) -> bool:
         rivals = [c for c in self.contexts.values() if c.state == "yes" and c.key > context.key]
-        if not context.optimistic:
-            return bool(rivals) or context.key < self._state.last_key
+        if not rivals and context.key > self._state.last_key:
+            return False
         if context.key < self._forgotten:
             return True
         mine = footprint(context.log)
@@ -92,6 +92,8 @@ class Order:
         for record, hop in context.view.own:
             if hop != client_hop(record.client):
                 continue
+            if context.key < routing.compaction.floors.get(record.client, NO_KEY):
+                return True  # there may have been one: it is gone
             newer = routing.prt.index.newer(record.client, record.stamp)
             newer += [r for r in routing.srt.log(record.client, hop) if r.stamp > record.stamp]
             if any(overlaps(other.filter, record.filter) for other in newer):
@@ -104,10 +106,19 @@ class Order:
             return ""
         view = View(self._state.routing)
         for logged in context.log:
-            if _again(view, logged) != logged.decision:
-                what = logged.record.filter if logged.record is not None else logged.event
-                return f"a conflict about {what}"
+            if _again(view, logged) != self._still_known(context, logged.decision):
+                subject = logged.record.filter if logged.record is not None else logged.event
+                return f"a conflict about {subject}"
         return ""
+
+    def _still_known(self, context: Context, decision: Decision) -> Decision:
+        """A decision, less the attracted records that have left the tables: they had no effect any more."""
+        if decision is None or not decision[1]:
+            return decision
+        hops, attracted = decision
+        own = {(record.client, record.stamp) for record, _ in context.view.own}
+        find = self._state.routing.prt.index.find
+        return hops, tuple(a for a in attracted if a in own or find(*a) is not None)
 
 
 def _again(view: View, logged: Logged) -> object:

@@ -40,6 +40,7 @@ class View:
             if not routing.srt.admits(client, origin, event, own):
                 return None
         subscriptions = [pair for pair in self.own if pair[0].kind in ("sub", "usub")]
+        subscriptions += routing.veiled_records()
         hops = routing.prt.index.hops_with(subscriptions, event)
         return tuple(sorted(hop for hop in hops if hop != origin)), ()
 
@@ -96,7 +97,7 @@ class View:
         return tuple(sorted(found))
 
     def _subscriptions(self) -> Sequence[tuple[Hop, Record]]:
-        committed = [(hop, record) for hop, record in self._routing.prt if record.tag is None]
+        committed = [(hop, record) for hop, record in self._routing.prt if self._routing.is_committed(record)]
         return [*committed, *((hop, r) for r, hop in self.own if r.kind in ("sub", "usub"))]
 
     @staticmethod

@@ -44,7 +44,8 @@ class Decisions:
 
     def commit(self, execution: Execution, message: StepCommit, source: Hop, ready: Ready) -> None:
         execution.status = "committed"
-        self._state.commit(execution.tx)
+        # Without votes, others may still lack what takes the place of what is taken back here.
+        self._state.commit(execution.tx, veils=not execution.safe)
         if self._state.keeps_history:
             self._state.note(ready, COMMITTED, tx=execution.tx)
         self._end(execution, source, message, ready)
@@ -85,6 +86,7 @@ class Decisions:
             execution.clients.discard(source)
             if message.committed and not is_client(source):
                 execution.bad = execution.bad or message.reason
+                execution.retracts = execution.retracts or message.retracts
             self._bury(execution, ready)
         return ready
 
@@ -96,9 +98,17 @@ class Decisions:
 
     def _bury(self, execution: Execution, ready: Ready) -> None:
         """When everybody has answered nothing of the transaction can come any more."""
+        is_committed = execution.status == "committed"
+        retracts = execution.retracts or execution.tx in self._routing.veiled
+        if is_committed and execution.is_home and not execution.is_over and not execution.brokers:
+            execution.is_over = True
+            self._state.retirement.ended(execution.tx)
+            if retracts:  # regular events go to too many until all brokers know
+                ready += self._state.retirement.tell()
         if execution.brokers or execution.clients:
             return
         if execution.origin:
-            ended = StepEnded(execution.tx, execution.status == "committed", execution.bad)
-            ready.sends.append((execution.origin, ended))
+            ready.sends.append(
+                (execution.origin, StepEnded(execution.tx, is_committed, execution.bad, retracts))
+            )
         del self._open[execution.tx]

@@ -47,6 +47,10 @@ class Execution(Struct, eq=False):
     """News of a publication that may not overtake it."""
     origin: Hop = ""
     """Who waits for the answers of `brokers` and `clients`."""
+    is_over: bool = False
+    """At home: all brokers have committed."""
+    retracts: bool = False
+    """A `usub` of it is hidden behind us until all have committed."""
     brokers: set[Hop] = field(default_factory=set)
     clients: set[Hop] = field(default_factory=set)
 

@@ -327,11 +327,14 @@ class Stx(Machine):
     def adopt(self, record: Record, message: Operation) -> bool:
         record.step, record.writer = message.step, message.tx
         if message.decided and message.tx not in self.open:
+            self._steps.hide(record, message.tx)
             return True
         execution = self._registry.execution(message.tx, "")
         execution.processed.add(message.step)
         if execution.status == "active":
             record.tag = message.tx
+        elif execution.status == "committed":
+            self._steps.hide(record, message.tx)
         return execution.status != "aborted"
 
     def adopted(self, message: Operation, ready: Ready) -> None:

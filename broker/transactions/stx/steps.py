@@ -12,7 +12,6 @@ from broker.protocol.hops import Hop, is_client, name_of
 from broker.protocol.stx import Planned, Step, StepDone, StepEcho
 from broker.routing.ready import Ready
 from broker.routing.state import BrokerState
-from broker.routing.tables import operation
 from broker.transactions.stx.execution import Echo, Execution
 
 
@@ -56,6 +55,8 @@ class Steps:
             return  # it has left while its step waited
         tag = execution.tx if execution.status == "active" else None
         record = Record(kind, planned.client, message.stamp, planned.filter, tag, planned.step, execution.tx)
+        if tag is None:
+            self.hide(record, execution.tx)
         known = self._routing.find(record, source)
         if known is not None:  # somebody else's advertisement has brought it here before
             ready.sends += [(hop, message) for hop in self._routing.send_on(known, source)]
@@ -66,10 +67,15 @@ class Steps:
             execution.bad = execution.bad or str(error)
             return
         ready.sends += [(hop, message) for hop in placement.onward]
-        ready.sends += [(source, operation(attracted)) for attracted in placement.attracted]
+        ready.sends += [(source, self._routing.operation(attracted)) for attracted in placement.attracted]
         if planned.kind == "adv":
             execution.echoes[planned.step] = Echo(source, set(placement.onward))
             self._settle_echo(execution, planned.step, ready)
+
+    def hide(self, record: Record, tx: str) -> None:
+        """A step that comes after the commit: what it takes back counts when all brokers have committed."""
+        if record.kind == "usub" and tx in self._state.retirement.written:
+            self._routing.veil(record, tx)
 
     def _publish(self, execution: Execution, message: Step, source: Hop, ready: Ready) -> None:
         planned = message.planned

@@ -42,6 +42,7 @@ class Measured(Struct, frozen=True):
     placement: str
     homes: dict[str, str]
     messages: int
+    """Without those by which brokers tidy up behind it."""
     crossings: int
     """Links that are crossed one after the other until the coordinator knows."""
     p50_ms: float
@@ -148,7 +149,7 @@ class Bench:
     def _time(self, number: int, transaction: TxProgram) -> tuple[float, int]:
         """Until the coordinator knows, and messages until nothing is under way any more."""
         world = self._run.world
-        began, before, ended = world.now, world.messages, 0.0
+        began, before, ended = world.now, world.messages - world.tidying, 0.0
 
         async def transact() -> None:
             nonlocal ended
@@ -160,7 +161,7 @@ class Bench:
         world.complete(transact())
         if [event.event["x"] for event, _ in agent.deliveries] != [number] or self._run.errors:
             raise RuntimeError(f"a {transaction.protocol} transaction has failed: {self._run.errors}")
-        return ended - began, world.messages - before
+        return ended - began, world.messages - world.tidying - before
 
 
 def _dispatching(protocol: Protocol, value: int) -> TxProgram:

@@ -1,0 +1,124 @@
+"""Records without effect leave the tables; pure.
+
+A record is *covered* by a newer one of its client that contains its filter, at every neighbour that knows it, and
+*void* at its client's edge broker where the client's space is the same without it. What was dropped cannot be
+looked at any more, and a transaction that is open may have counted on it: a neighbour's view has attracted it, or
+an older operation of the same client still waits for its turn. So while something is open a record only becomes a
+candidate, and is looked at when all that was open at that moment has ended: transactions that overlap for ever
+do not keep the tables from shrinking.
+
+Who begins after that and has an earlier place in the order all the same is told apart by its key: `floors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from broker.matching.records import Record
+from broker.protocol.hops import Hop, Sends
+from broker.protocol.messages import Forget
+from broker.protocol.vocabulary import NO_KEY, Key, Kind, Stamp
+from broker.routing.prt import PRT
+from broker.routing.srt import SRT
+
+
+class Candidate(NamedTuple):
+    kind: Kind
+    client: str
+    stamp: Stamp
+    may_be_void: bool
+    """Its client is ours, or its edge broker says that it has no effect."""
+
+
+class Compaction:
+    def __init__(self, srt: SRT, prt: PRT, bits: Mapping[Hop, int]) -> None:
+        self._srt = srt
+        self._prt = prt
+        self._bits = bits
+        self.unfinished: Sequence[Mapping[str, object]] = ()
+        """By their ids, the transactions on whose account nothing may go; the broker tells where they are kept."""
+        self.floors: dict[str, Key] = {}
+        """By client of ours, the largest key of a record that was dropped because it had no effect: what has a
+        smaller key, and begins now, cannot tell any more whether its client has changed the same since."""
+        self._young: list[Candidate] = []
+        self._old: list[Candidate] = []
+        self._blockers: set[str] = set()
+        """Those that must end before the old ones are looked at."""
+        self._open = 0
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is open, so that records may go at once."""
+        return not any(self.unfinished)
+
+    @property
+    def has_candidates(self) -> bool:
+        return bool(self._young or self._old)
+
+    def waiting(self) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
+        """What is to be looked at next, and what after that."""
+        return tuple(self._old), tuple(self._young)
+
+    def note(self, kind: Kind, client: str, stamp: Stamp, may_be_void: bool) -> None:
+        """A record that has come, or has become everybody's, while something was open."""
+        self._young.append(Candidate(kind, client, stamp, may_be_void))
+        self._open = 1 << 62  # look soon
+
+    def sweep(self) -> Sends:
+        """Look at the candidates whose time has come; to be called after whatever may have ended something."""
+        open_ = sum(map(len, self.unfinished))
+        if self._open <= open_ != 0:
+            self._open = open_
+            return []  # nothing has ended
+        self._open = open_
+        sends: Sends = []
+        names = set(chain(*self.unfinished))
+        self._blockers &= names
+        while not self._blockers and self.has_candidates:
+            for candidate in self._old:
+                sends += self._tidy(candidate)
+            self._old, self._young = self._young, []
+            self._blockers = set(names) if self._old else set()
+        return sends
+
+    def forget_client(self, client: str) -> None:
+        self.floors.pop(client, None)
+
+    # Records of one kind and the other
+
+    def _tidy(self, candidate: Candidate) -> Sends:
+        if candidate.kind in ("adv", "uadv"):
+            if self._srt.tidy(candidate.client, candidate.stamp) and candidate.may_be_void:
+                self.raise_floor(candidate.client, candidate.stamp)
+            return []
+        record = self._prt.index.find(candidate.client, candidate.stamp)
+        if record is None or record.tag is not None:
+            return []
+        self.drop_covered(record)
+        if self._prt.is_hidden(record):
+            self._prt.remove(record)
+            return []
+        return self.drop_void(record) if candidate.may_be_void else []
+
+    def drop_covered(self, record: Record) -> bool:
+        """Whether there were any."""
+        covered = self._prt.covered(record)
+        for old in covered:
+            self._prt.remove(old)
+        return bool(covered)
+
+    def drop_void(self, record: Record) -> Sends:
+        """Whoever knows it is told."""
+        if not self._prt.is_void(record):
+            return []
+        if self._prt.hop_of(record.client) not in self._bits:
+            self.raise_floor(record.client, record.stamp)
+        self._prt.remove(record)
+        told = [hop for hop, bit in self._bits.items() if record.sent & bit]
+        return [(hop, Forget(record.client, record.stamp)) for hop in told]
+
+    def raise_floor(self, client: str, stamp: Stamp) -> None:
+        """A record of a client of ours goes, or does not even come, because it has no effect."""
+        self.floors[client] = max(self.floors.get(client, NO_KEY), stamp[0])
