@@ -223,7 +223,7 @@ def committed_records_lose_their_name(patch: pytest.MonkeyPatch) -> None:
 def committed_records_pass_for_undecided_ones(patch: pytest.MonkeyPatch) -> None:
     """S-TX A16 (H15): a record that leaves a committed broker tells that its transaction is decided."""
 
-    def undecided(original: Any, self: Routing, record: Record) -> Operation:
+    def undecided(_original: Any, _self: Routing, record: Record) -> Operation:
         tx = record.tag or record.writer
         return Operation(record.kind, record.client, record.stamp, record.filter, tx, record.step, False)
 
