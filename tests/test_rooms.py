@@ -73,6 +73,7 @@ def test_nobody_imports_an_entry_point() -> None:
 
 def test_modules_that_are_named_as_text_exist() -> None:
     files = [PROJECT / "Makefile", *PROJECT.glob("*.md"), *PROJECT.glob("docs/*.md")]
+    files += [file for file in PROJECT.glob("tests/**/*.py") if file.name != Path(__file__).name]
     texts = {str(file.relative_to(PROJECT)): file.read_text("utf-8") for file in files}
     assert not (faults := rooms.lost_names(HOUSE, texts)), sentences(faults)
 
@@ -263,6 +264,15 @@ def test_commands_and_paths_in_other_texts_are_read_too(tmp_path: Path) -> None:
     assert rooms.lost_names(house(tmp_path), texts) == [
         "Makefile runs `-m broker.gone`, and there is no module broker.gone",
         "README.md names broker/matching/table.py, which is not there",
+    ]
+
+
+def test_imports_of_programs_that_are_only_text_are_read_too(tmp_path: Path) -> None:
+    program = "PROGRAM = (\nfrom broker.matching import index, gone\n"
+    program += "import broker.lost.index\nfrom broker.serving.server import Server\n)"
+    assert rooms.lost_names(house(tmp_path), {"tests/x.py": program}) == [
+        "tests/x.py imports broker.matching.gone, which is not there",
+        "tests/x.py imports broker.lost.index, which is not there",
     ]
 
 

@@ -39,7 +39,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """An S-TX transaction that is not committed by then is aborted."""
     lifetime_ms_max: int = 60_000
     """The most that a D-TX or D-TX_NI transaction may ask for."""
-    silence_ms: int = 500
+    unheard_ms: int = 500
     """A D-TX transaction of which a broker has not heard for so long is not waited for there."""
     records_max: int = 4_000_000
     """Advertisements and subscriptions of one client that a broker keeps."""

@@ -160,11 +160,10 @@ class Routing:
         """A transaction's records become everybody's; `veils`: but for its `usub`s, which stay hidden."""
         committed = [*self.srt.commit(tag), *self.prt.commit(tag, not veils)]
         hidden = list(self.prt.index.tagged(tag))
+        self._tags.pop(tag, None)
         if hidden:
             self._tags[tag] = len(hidden)
             self.veiled.add(tag)
-        else:
-            self._tags.pop(tag, None)
         return committed + hidden
 
     def drop(self, tag: str) -> list[Record]:
@@ -172,10 +171,10 @@ class Routing:
         self._tags.pop(tag, None)
         return [*self.srt.drop(tag), *self.prt.drop(tag)]
 
-    def veil(self, record: Record, tx: str) -> None:
-        """To be called before a `usub` is stored: it is of a transaction that has committed, perhaps not everywhere."""
-        record.tag = tx
-        self.veiled.add(tx)
+    def veil(self, tx: str) -> None:
+        """A transaction has committed here, perhaps not everywhere: what still carries its tag stays hidden."""
+        if any(True for _ in self.prt.index.tagged(tx)):
+            self.veiled.add(tx)
 
     def reveal(self, tx: str) -> list[tuple[Record, Hop]]:
         """All brokers have committed it: what it took back is taken back for everybody."""
@@ -210,10 +209,13 @@ class Routing:
 
     def remove_client(self, client: str, incarnation: int, origin: Hop) -> None:
         """A claim that was refused has no records, and does not take those of the accepted one."""
-        if self._lives.get(client) != (incarnation, origin):
+        life = self._lives.pop(client, None)
+        if life is not None and life != (incarnation, origin):
+            self._lives[client] = life
             return
-        del self._lives[client]
         self.compaction.forget_client(client)
+        if life is None:
+            return
         for record in self.prt.index.records(client) if self._tags else ():
             self._count_tag(record, -1)
         self.srt.remove_client(client)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from broker.protocol.vocabulary import Protocol
-from tests.mutations import clients, operations, ordering, planned, schedules, tables
+from tests.mutations import behind, clients, operations, ordering, planned, retiring, schedules, tables
 from tests.mutations.patching import Mutation
 
 PATIENCE = 150
@@ -38,7 +38,7 @@ class Harmless(Struct, frozen=True):
     reason: str
 
 
-MODULES = (operations, ordering, tables, planned, clients)
+MODULES = (operations, ordering, tables, planned, clients, retiring)
 
 CAUGHT = (
     # Operations of D-TX and D-TX_NI
@@ -135,6 +135,61 @@ CAUGHT = (
 )
 
 SCHEDULED = (
+    # Behind transactions
+    Scheduled(
+        retiring.late_is_whoever_has_a_smaller_key, behind.a_slow_one_beside_fast_ones_elsewhere, "liveness"
+    ),
+    Scheduled(retiring.the_silent_are_waited_for, behind.others_wait_for_a_silent_one, "liveness"),
+    Scheduled(
+        retiring.coordinators_may_take_their_time,
+        behind.others_wait_for_one_that_does_not_decide,
+        "liveness",
+    ),
+    Scheduled(retiring.what_is_taken_back_is_not_hidden, behind.events_cross_a_commit, "recipients"),
+    Scheduled(
+        retiring.plans_hide_nothing_behind_their_commit,
+        behind.events_cross_the_commit_of_a_plan,
+        "recipients",
+    ),
+    Scheduled(
+        retiring.what_is_hidden_is_hidden_from_everybody,
+        behind.a_publication_follows_a_move,
+        "liveness",
+    ),
+    Scheduled(
+        retiring.the_first_answer_means_that_it_is_over,
+        behind.events_cross_a_commit_from_the_middle,
+        "recipients",
+    ),
+    Scheduled(
+        retiring.plans_are_over_before_their_brokers_say_so,
+        behind.events_cross_the_commit_of_a_plan,
+        "recipients",
+    ),
+    Scheduled(retiring.nobody_is_told_that_it_is_over, behind.events_cross_a_commit, "convergence"),
+    Scheduled(
+        retiring.the_word_that_it_is_over_stops_halfway,
+        behind.somebody_moves_away_at_the_edge,
+        "liveness",
+    ),
+    Scheduled(retiring.nothing_is_compacted_behind_transactions, behind.moves_there_and_back, "residue"),
+    Scheduled(retiring.nothing_is_compacted_behind_transactions, behind.plans_there_and_back, "residue"),
+    Scheduled(
+        retiring.old_records_go_although_neighbours_know_them,
+        behind.a_subscription_ends_while_nobody_advertises,
+        "convergence",
+    ),
+    Scheduled(
+        retiring.undecided_records_cover_others,
+        behind.an_undecided_record_hides_a_candidate,
+        "convergence",
+    ),
+    Scheduled(retiring.only_one_neighbour_is_told_to_forget, behind.moves_there_and_back, "residue"),
+    Scheduled(
+        retiring.votes_trip_over_what_was_compacted,
+        behind.a_record_is_compacted_under_an_open_transaction,
+        "liveness",
+    ),
     Scheduled(operations.lifetimes_never_end, schedules.a_coordinator_falls_asleep, "liveness"),
     Scheduled(
         ordering.subscriptions_are_not_validated,

@@ -13,6 +13,7 @@ from broker.matching.index import Index
 from broker.matching.records import Record
 from broker.protocol.filters import Event
 from broker.protocol.messages import Operation
+from broker.routing.compaction import Compaction
 from broker.routing.ready import Ready
 from broker.routing.regular import Regular
 from broker.routing.srt import SRT
@@ -151,7 +152,7 @@ def withdrawals_take_effect_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def compaction_goes_on(patch: pytest.MonkeyPatch) -> None:
     """Records without effect stay while a transaction is open that may have counted on them."""
-    patch.setattr(Routing, "compacts", property(lambda self: True, lambda self, value: None), raising=False)
+    patch.setattr(Compaction, "is_free", property(lambda self: True))
 
 
 def others_see_what_may_not_be_taken_back(patch: pytest.MonkeyPatch) -> None:

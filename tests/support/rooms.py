@@ -27,6 +27,9 @@ _NOTHING = "nothing of ours"
 _OURS = "|".join(PACKAGES)
 _DOTTED = re.compile(rf"(?:{_OURS})(?:\.\w+)+\.?")
 _PATH = re.compile(rf"`((?:{_OURS}|tests)/[\w/]*(?:\.py|/))`")
+_IMPORT = re.compile(
+    rf"^ *(?:from ((?:{_OURS})(?:\.\w+)*) import ([\w, ]+)|import ((?:{_OURS})(?:\.\w+)+))", re.MULTILINE
+)
 _RUN = re.compile(rf"-m ((?:{_OURS})(?:\.\w+)*)\b")
 
 
@@ -202,7 +205,8 @@ def _way_back(start: str, links: Mapping[str, Collection[str]]) -> list[str] | N
 def lost_names(house: House, texts: Mapping[str, str]) -> list[str]:
     """Modules that are named as text and are not there: in catalogues, and behind `-m` in commands.
 
-    `texts` are other files, by name: the commands in them, and the paths of modules and folders.
+    `texts` are other files, by name: the commands in them, the paths of modules and folders, and what their lines
+    import, those of programs that are written down as text included.
     """
     faults = []
     for module, tree in house.trees.items():
@@ -214,6 +218,8 @@ def lost_names(house: House, texts: Mapping[str, str]) -> list[str]:
     for where, text in texts.items():
         for name in _RUN.findall(text):
             faults += _not_runnable(house, where, name)
+        for found in _IMPORT.findall(text):
+            faults += [f"{where} imports {name}, which is not there" for name in _lost_imports(house, *found)]
         for path in _PATH.findall(text):
             faults += [] if (house.root / path).exists() else [f"{where} names {path}, which is not there"]
     return faults
@@ -224,6 +230,18 @@ def _lost_in(node: ast.AST, house: House) -> Iterator[str]:
         name = node.value.rstrip(".")
         if name not in house.files:
             yield name
+
+
+def _lost_imports(house: House, package: str, names: str, module: str) -> Iterator[str]:
+    if module or package not in house.rooms:
+        if (module or package) not in house.files:
+            yield module or package
+        return
+    own = house.files[package].read_text("utf-8") if package in house.files else ""
+    for name in re.findall(r"\w+", names.partition(" as ")[0]):
+        inside = f"{package}.{name}"
+        if inside not in house.rooms and inside not in house.files and not re.search(rf"\b{name}\b", own):
+            yield inside
 
 
 def _commands_in(node: ast.AST) -> Iterator[str]:

@@ -53,11 +53,10 @@ class Decisions:
             known = routing.find(record, hop)
             if known is None:
                 if record.kind == "usub":
-                    routing.veil(record, context.tx)
+                    record.tag = context.tx
                 routing.store(record, hop)
-            elif known.tag is not None:  # another broker has brought it here, hidden
-                routing.veil(known, context.tx)
             merged.append((known or record, hop))
+        routing.veil(context.tx)
         for client, stamp, hop in sorted(context.view.sent):
             if not routing.mark_sent(client, stamp, hop) and self._state.crt.has(client, stamp[2]):
                 ready.sends.append((hop, Forget(client, stamp)))  # it had no effect any more, and was dropped

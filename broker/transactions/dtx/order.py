@@ -50,13 +50,13 @@ class Order:
         return free
 
     def _must_wait(self, context: Context, about_to_vote: list[Context]) -> bool:
-        silent_since = self._state.now - self._state.limits.silence_ms / 1e3
+        unheard_since = self._state.now - self._state.limits.unheard_ms / 1e3
         smaller = [o for o in self.contexts.values() if o.isolated and o.key < context.key]
         for other in smaller:
             if other.state == "yes" or other in about_to_vote:
                 if footprint(context.log).interferes(footprint(other.log)):
                     return True
-            elif not context.optimistic and other.state != "no" and other.heard > silent_since:
+            elif not context.optimistic and other.state != "no" and other.heard > unheard_since:
                 return True
         return False
 

@@ -75,7 +75,8 @@ class Steps:
     def hide(self, record: Record, tx: str) -> None:
         """A step that comes after the commit: what it takes back counts when all brokers have committed."""
         if record.kind == "usub" and tx in self._state.retirement.written:
-            self._routing.veil(record, tx)
+            record.tag = tx
+            self._routing.veiled.add(tx)
 
     def _publish(self, execution: Execution, message: Step, source: Hop, ready: Ready) -> None:
         planned = message.planned

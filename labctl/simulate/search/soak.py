@@ -1,8 +1,9 @@
 """Very many transactions in one world that lives long: what is left of them at the end.
 
-They run one after the other and side by side, commit, conflict, are aborted, and lose clients. Between
-the rounds every client returns to the space that it began with, by regular operations, which lets the
-tables shrink again. So whatever grows from round to round grows with the number of transactions.
+They run one after the other and side by side, commit, conflict, are aborted, and lose clients. Filters are few,
+so that transactions undo each other: however many there were, a client has no more records than there are filters.
+Between the rounds every client returns to the space that it began with, by regular operations. So whatever grows
+from round to round grows with the number of transactions.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ ROUND = 100
 CRASHES = 0.1
 RECORDS = 4
 """Of a client at its broker when it begins: an advertisement and a subscription of each of two spaces."""
+RECORDS_MAX = 2 * (2 ** len(VALUES) - 1) + RECORDS
+"""Of a client at its broker: a `sub` or `usub` and an `adv` or `uadv` with each filter, and the control space."""
 LEAVES = (int, float, str, bytes, type(None), Random)
 LIMITED = {
     "brokers[].transactions.dtx.order._recent": RECENT_MAX,
@@ -88,7 +91,7 @@ class Soak:
         self._note_outcomes()
         result = self.result
         result.transactions += transactions
-        result.faults += [*self._run.errors, *self._run.left(), *self._strangers()]
+        result.faults += [*self._run.errors, *self._run.left(), *self._strangers(), *self._crowds()]
         result.records_max = max(
             result.records_max, *(len(_records(broker)) for broker in self.world.brokers.values())
         )
@@ -157,6 +160,14 @@ class Soak:
             for record in _records(broker):
                 if record.tag or (record.client, record.stamp) not in written:
                     yield f"{broker.id} has {record.kind} {record.filter} of {record.client}: whose is it?"
+
+    def _crowds(self) -> Iterator[str]:
+        """What a client's operations have undone must have gone, also without any regular operation."""
+        for broker in self.world.brokers.values():
+            for client in broker.state.guests:
+                count = sum(record.client == client for record in _records(broker))
+                if count > RECORDS_MAX:
+                    yield f"{broker.id} has {count} records of {client}, and there are {RECORDS_MAX} at most"
 
     def _leftovers(self) -> Iterator[str]:
         """After the return a client has, at its broker, the records that it began with."""

@@ -83,7 +83,7 @@ def _holds(  # noqa: PLR0911, PLR0912 - a case for each keyword
         case "uniqueItems":
             return all(each not in value[:position] for position, each in enumerate(value))
         case "prefixItems":
-            return all(_accepts(whole, each, item) for each, item in zip(asked, value, strict=True))
+            return all(_accepts(whole, each, item) for each, item in zip(asked, value, strict=False))
         case "items":
             return asked is False or all(_accepts(whole, asked, item) for item in value)
         case "properties":

@@ -140,16 +140,16 @@ def test_an_agent_lets_no_second_one_start_processes() -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
-from labctl import site
 from labctl.run.crew import Crew
+from labctl.run.places import Local
 from labctl.experiment.client_processes import Client, Given
 from labctl.experiment.experiment import Cell
-there = site.Local()
-found = Crew(there, Path(sys.argv[1]), ["b1"], [Client("D", "D", 0, False)])
-found.begin()
-there.posts[0].python = (sys.executable, "-c", "import time; time.sleep(600)")
-found.start_client(Client("D", "D", 0, False), Given(Cell("dispatching", "s-tx"), 1), "127.0.0.1:1")
-agent = there.posts[0].station._pipe._process.pid
+place = Local()
+crew = Crew(place, Path(sys.argv[1]), ["b1"], [Client("D", "D", 0, False)])
+crew.begin()
+place.posts[0].python = (sys.executable, "-c", "import time; time.sleep(600)")
+crew.start_client(Client("D", "D", 0, False), Given(Cell("dispatching", "s-tx"), 1), "127.0.0.1:1")
+agent = place.posts[0].station._pipe._process.pid
 print(agent, flush=True)
 time.sleep(600)
 """
