@@ -50,7 +50,7 @@ class Broker:
         self.joining = Joining(self.state, incarnation, self.transactions)
         self.settling = Settling(self.state)
         publications, regular = Publications(self.state), Regular(self.state, self.transactions)
-        self.decide = publications.decide
+        self.decide, self.decide_one = publications.decide, publications.decide_one
         self.publish = publications.spread
         parts = (publications, regular, self.joining, self.settling, self.transactions)
         self._from_client: dict[type, Callable[[str, Any], Ready]] = {}

@@ -80,7 +80,10 @@ class Forwarder:
             peer.held.append(messages, body)
             return
         try:
-            self._handle_frame(peer, messages, body)
+            if count == 1 and type(messages[0]) is Publish and len(body) <= MESSAGE_BYTES_MAX:
+                self._forward_one(peer, messages[0], body)
+            else:
+                self._handle_frame(peer, messages, body)
         except ProtocolError as error:
             raise WireError(str(error)) from error
 
@@ -97,6 +100,24 @@ class Forwarder:
                 break
             self.flush(peer)
         self.flush(peer)
+
+    def _forward_one(self, peer: Peer, message: Publish, body: bytes) -> None:
+        """A publication that has come alone, without what only several need: half the time of a small frame."""
+        if self.gate:
+            self._handle_frame(
+                peer, [message], body
+            )  # others wait for the journal, and are to leave before it
+            return
+        try:
+            hops, reason = self._core.decide_one(peer.hop, message)
+        except ProtocolError:
+            peer.done(1, 0)
+            raise
+        if reason:
+            self._put([wire.encode(Refused(message.id, reason))], 1, (peer.hop,))
+        elif hops:
+            self._put(wire.split(body, 1), 1, hops, peer.hop)
+        peer.done(1, len(body))
 
     def _handle_frame(self, peer: Peer, messages: list[AnyMessage], body: bytes) -> None:
         """In order. Publications that stand one behind the other are decided on together."""

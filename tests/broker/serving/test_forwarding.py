@@ -10,6 +10,7 @@ import pytest
 from msgspec import Raw
 
 from broker.core import Broker
+from broker.gate.gate import Gate
 from broker.protocol import wire
 from broker.protocol.delay import Delay
 from broker.protocol.filters import between, make_filter
@@ -127,6 +128,22 @@ def test_what_stands_before_a_breach_of_the_protocol_is_done_and_counted() -> No
     forwarder = asyncio.run(run())
     assert len(forwarder.gathered("client:T")) == 5
     assert forwarder.peers["client:P"].link.processed == 6
+
+
+def test_a_publication_alone_passes_nothing_that_waits_for_the_journal() -> None:
+    async def run() -> None:
+        forwarder = Outboxes(an_edge_broker())
+        carried_out: list[str] = []
+        forwarder.gate = Gate(lambda entries: 1)
+        forwarder.gate.submit([b"entry"], carried_out.append, "first")
+        forwarder.take("client:P", [Publish(1, {"a": 15}, b"")])
+        assert forwarder.peers["client:T"].outbox == [] == carried_out
+        assert forwarder.peers["client:P"].link.processed == 0
+        forwarder.gate.durable(1)
+        assert len(forwarder.peers["client:T"].outbox) == 1
+        assert forwarder.peers["client:P"].link.processed == 1
+
+    asyncio.run(run())
 
 
 class Wire:
