@@ -4,6 +4,8 @@
     history.py      what happened in a run, put in order
     properties.py   the properties of Definitions 3.1 to 3.4
     serial.py       who must have received a publication: operations without brokers and messages
+    cycles.py       which transactions must be before which, and whether an order allows that
+    anomalies.py    why no order explains what was delivered: Adya's names, and the operations of the cycle
     beside.py       regular publications beside transactions
     spaces.py       which operations touch an event, looked up and not asked one by one
     verdict.py      what a check says

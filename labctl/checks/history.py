@@ -67,6 +67,8 @@ class Transaction(Struct, eq=False):
     aborted_at: set[str] = field(default_factory=set)
     ends: dict[str, str] = field(default_factory=dict)
     """Outcome as each client learned it."""
+    ends_at: dict[str, int] = field(default_factory=dict)
+    """When it did: places in what that client did."""
     frames: dict[tuple[str, int], int] = field(default_factory=dict)
     """The `tcm` that each frame of a client answers."""
     voids: bool = False
@@ -192,7 +194,7 @@ def _take_of(transaction: Transaction, place: int, moment: Moment) -> None:
     elif name == events.TCM:
         transaction.frames[node, fields["frame"]] = fields["op"]
     elif name == events.ENDED:
-        transaction.ends[node] = fields["outcome"]
+        transaction.ends[node], transaction.ends_at[node] = fields["outcome"], place
         if node == transaction.coordinator:
             transaction.outcome, transaction.reason = fields["outcome"], fields["reason"]
             transaction.ended = place

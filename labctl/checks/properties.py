@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from broker.protocol.filters import Event
 from broker.protocol.hops import Hop, broker_hop, client_hop
 from labctl.checks import beside, serial
+from labctl.checks.anomalies import told
+from labctl.checks.cycles import follows_time
 from labctl.checks.history import History, Operation, Transaction, is_before
 from labctl.checks.spaces import Entry, spaces_of
 from labctl.checks.verdict import Verdict
@@ -81,11 +83,11 @@ def _name(tx: str, operation: Operation) -> str:
 
 
 def serializability(history: History) -> Verdict:
-    """D-TX: the order of the keys explains every delivery."""
+    """D-TX: the order of the keys explains every delivery, and is, where it shows, that of time."""
     ordered = history.ordered()
     faults, checked = serial.faults_of(history, ordered)
-    if faults and not serial.some_order(history, ordered):
-        faults.append("no order of the transactions explains what was delivered")
+    if faults or not follows_time(ordered):
+        faults += told(history, ordered, do_keys_explain=not faults)
     return _verdict("serializability", checked, faults)
 
 

@@ -9,15 +9,12 @@ that Definition 3.4 leaves concurrent), nothing is claimed about that client.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import permutations
 
 from msgspec import Struct
 
 from broker.protocol.vocabulary import Stamp
 from labctl.checks.history import History, Operation, Transaction, is_before
 from labctl.checks.spaces import Entry, spaces_of
-
-ORDERS_MAX = 120
 
 Place = tuple[int, Stamp | tuple[()]]
 """The transaction's place in the order, and the stamp within it."""
@@ -139,20 +136,17 @@ def _is_admitted(
 ) -> bool:
     """Whether its publisher advertises it at its place in the order; True where that cannot be told."""
     assert operation.event is not None
+    if not is_admission_known(history, transaction, operation):
+        return True
     entries = spaces_of(history).advertisements(operation.client, operation.event)
-    own = [e.operation for e in entries if e.transaction is transaction and e.operation.stamp is not None]
-    if operation.client in history.gone or any(_is_concurrent(o, operation) for o in own):
-        return True
-    if any(_is_beside(entry, transaction) for entry in entries):
-        return True
     return is_in(entries, transaction, operation, places)
 
 
-def some_order(history: History, ordered: Sequence[Transaction]) -> bool:
-    """Whether any order at all explains the deliveries: asked without looking at the keys."""
-    for tried, order in enumerate(permutations(ordered)):
-        if tried >= ORDERS_MAX:
-            return True  # not decided
-        if not faults_of(history, order)[0]:
-            return True
-    return False
+def is_admission_known(history: History, transaction: Transaction, operation: Operation) -> bool:
+    """Whether it can be told, for an order, if its publisher advertises it."""
+    assert operation.event is not None
+    entries = spaces_of(history).advertisements(operation.client, operation.event)
+    own = [e.operation for e in entries if e.transaction is transaction and e.operation.stamp is not None]
+    if operation.client in history.gone or any(_is_concurrent(o, operation) for o in own):
+        return False
+    return not any(_is_beside(entry, transaction) for entry in entries)

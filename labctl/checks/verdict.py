@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Literal
 
 from msgspec import Struct
 
 Answer = Literal["valid", "invalid", "unknown"]
+WIDTH = 80
+"""Of what people read, in columns."""
 
 
 class Fault(Struct, frozen=True):
@@ -24,3 +27,12 @@ class Verdict(Struct, frozen=True):
     faults: tuple[str, ...] = ()
     anomalies: tuple[str, ...] = ()
     """What happened on overlapping spaces to transactions that promise nothing there."""
+
+
+def lines_of(property_: str, text: str) -> list[str]:
+    """A fault or an anomaly for people: what comes after its first line, and what does not fit, is indented."""
+    first, *others = text.split("\n")
+    found = wrap(f"{property_}: {first}", WIDTH, subsequent_indent="  ")
+    for line in others:
+        found += wrap(line, WIDTH, subsequent_indent="      ")
+    return found

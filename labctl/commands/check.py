@@ -69,6 +69,7 @@ def _answer(verdicts: list[Verdict]) -> Answer:
 
 def _check_one(out: Output, result: Path) -> Answer:
     from labctl.checks.judge import judge
+    from labctl.checks.verdict import lines_of
     from labctl.results.histories import load
 
     loaded = load(result)
@@ -80,7 +81,8 @@ def _check_one(out: Output, result: Path) -> Answer:
         out.table(str(result), ("property", "verdict", "checked", "faults", "anomalies"), rows)
         for verdict in verdicts:
             for text in (*verdict.faults, *verdict.anomalies)[:SHOWN_MAX]:
-                out.say(f"{verdict.property}: {text}")
+                for line in lines_of(verdict.property, text):
+                    out.say(line)
         for gap in loaded.gaps:
             out.say(f"missing: {gap}")
     return answer

@@ -4,6 +4,6 @@
     describe.py   programs and messages as text
     diagram.py    a schedule as a space-time diagram
 
-May import: broker, broker.protocol, labctl, labctl.simulate, labctl.simulate.programs,
+May import: broker, broker.protocol, labctl, labctl.checks, labctl.simulate, labctl.simulate.programs,
 labctl.simulate.search.
 """

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from labctl.checks.verdict import lines_of
 from labctl.output import Output, is_terminal
 from labctl.simulate.programs.programs import Program
 from labctl.simulate.programs.variants import Variant, generate
@@ -116,7 +117,7 @@ def _show_campaign(out: Output, counts: Counts, elapsed_s: float, interrupted: b
 
 def _show_failure(out: Output, plan: Campaign, violation: dict[str, Any]) -> None:
     protocol, scenario, seed = violation["protocol"], violation["scenario"], violation["seed"]
-    out.say(f"\n{violation['property']} is violated: {violation['text']}")
+    _say_all(out, ["", *lines_of(f"{violation['property']} is violated", violation["text"])])
     out.say(
         f"again: labctl simulate replay {seed} --protocol {protocol} --scenario {scenario}{_flags(plan.variant)}"
     )
@@ -136,7 +137,7 @@ def _flags(variant: Variant) -> str:
 
 
 def _sentences(faults: Sequence[tuple[str, str]]) -> list[str]:
-    return [f"{name}: {text}" for name, text in faults] or ["no violation"]
+    return [line for name, text in faults for line in lines_of(name, text)] or ["no violation"]
 
 
 def _say_all(out: Output, lines: Sequence[str]) -> None:
@@ -224,7 +225,8 @@ def explore(out: Output, request: Exploration) -> bool:
         out.table("Small worlds", columns, rows)
     if failure is not None:
         program, world = failure
-        _say_all(out, [f"{violations[0]['property']}: {violations[0]['text']}", *outline(program), ""])
+        told = lines_of(str(violations[0]["property"]), str(violations[0]["text"]))
+        _say_all(out, [*told, *outline(program), ""])
         _say_all(out, diagram(world, program))
     return not violations
 
