@@ -3,6 +3,7 @@
     __main__.py     `python -m broker`: one broker process
     config.py       a broker's configuration: TOML text in, typed settings out
     core.py         the broker as a pure state machine: a message in, what must be done out
+    recorded.py     what the core was given and what left, as lines of a history
     status.py       what a broker tells about its state
     protocols.py    all transaction protocols of a broker as one
 

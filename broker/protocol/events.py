@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
 Detail = Literal["all", "transactions", "outcomes"]
-"""`all`: everything. `transactions`: no regular publications, and no single messages. `outcomes`: only
-how transactions began and ended, which decides less (see `labctl check`)."""
+"""`all`: everything, and of a broker what it takes to replay it. `transactions`: no regular publications, and no
+single messages. `outcomes`: only how transactions began and ended, which decides less (see `labctl check`)."""
 
 MessageEvent = Literal["sent", "arrived"]
 
@@ -55,6 +55,17 @@ ABORTED: Final = "aborted"
 STEPS_VOID: Final = "steps-void"
 """Steps of a plan cannot happen any more: `tx`, `steps`, `reason`."""
 
+# Of brokers: what a replay needs, at the level `all` (`broker.recorded` has the fields)
+
+MADE: Final = "made"
+"""The second line: what the core was made of, and the `version` of these lines."""
+GIVEN: Final = "given"
+"""The core is about to handle something: `act`, and of what came on a link `source` and `messages`."""
+PUT: Final = "put"
+"""Messages got their numbers on a link: `link`, `life`, the number `first`, and `messages`."""
+CLOSED: Final = "closed"
+"""The last line: nothing is missing behind it."""
+
 # Of clients
 
 CONNECTED: Final = "connected"
@@ -84,6 +95,7 @@ LOGGED = frozenset({CLIENT_JOINED, CLIENT_GONE, CLIENT_REFUSED, BROKER_KNOWN, FA
 """Few enough for the log of a broker. All others are for the history alone."""
 
 MESSAGES: frozenset[str] = frozenset(get_args(MessageEvent))
+RECORDING = frozenset({MADE, GIVEN, PUT, CLOSED})
 OUTCOMES = frozenset(
     {
         FIRST, CONNECTED, STARTED, FINISHED, LEFT, CRASHED, BEGIN, BEGUN, ENDED, COMMITTED, ABORTED,
@@ -94,8 +106,12 @@ OUTCOMES = frozenset(
 
 
 def is_kept(detail: Detail, name: str, fields: Mapping[str, Any]) -> bool:
+    if detail == "all":
+        return True
+    if name in RECORDING:
+        return False
     if detail == "outcomes":
         return name in OUTCOMES
-    if detail == "transactions" and not fields.get("tx"):
+    if not fields.get("tx"):
         return name not in MESSAGES and name != DELIVERED and fields.get("kind") != "pub"
-    return detail == "all" or name not in MESSAGES
+    return name not in MESSAGES

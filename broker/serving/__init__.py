@@ -7,6 +7,7 @@
     monitors.py     who asks a broker about itself
     reception.py    what is said outside a link: greetings, goodbyes
     sessions.py     the peers, and what becomes of them
+    recording.py    a core and links that write down what it takes to replay them
 
 May import: broker, broker.gate, broker.node, broker.protocol, broker.routing, broker.transport.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from broker.serving.forwarding import Forwarder
 from broker.serving.monitors import Monitors
 from broker.serving.peer import Peer
 from broker.serving.reception import Reception
+from broker.serving.recording import Recording
 from broker.serving.sessions import Sessions
 from broker.transport.dial import HANDSHAKE_S_MAX, Backoff, carry
 from broker.transport.stream import Stream
@@ -47,10 +49,11 @@ class Server:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._incarnation = time.time_ns()
-        names = [neighbour.id for neighbour in config.neighbours]
-        self.core = Broker(config.id, names, self._incarnation, config.overlap, config.limits)
+        is_recorded = bool(config.history) and config.history_detail == "all"
+        self._recording = Recording(self._note) if is_recorded else None
+        self.core = self._made_core()
         self._forwarder = Forwarder(self.core, self, config.queue_bytes_max)
-        self._sessions = Sessions(config, self._incarnation, self._forwarder, log)
+        self._sessions = Sessions(config, self._incarnation, self._forwarder, log, self._recording)
         self._reception = Reception(
             config, self._incarnation, self._sessions, Monitors(self._describe), log, self.stop
         )
@@ -60,6 +63,13 @@ class Server:
         self._vitals = Vitals(log.emit)
         self._started = time.monotonic()
         self.address = config.listen
+
+    def _made_core(self) -> Broker:
+        config = self._config
+        if self._recording is not None:
+            return self._recording.core(config, self._incarnation)
+        names = [neighbour.id for neighbour in config.neighbours]
+        return Broker(config.id, names, self._incarnation, config.overlap, config.limits)
 
     async def run(self) -> tuple[int, str]:
         """Serve until told to stop; the exit code, and the reason where it is not 0."""
@@ -90,6 +100,8 @@ class Server:
                 task.cancel()
             self._vitals.stop()
             self._forwarder.close()
+            if self._recording is not None:
+                self._recording.end()
             if self._history is not None:
                 self._history.close()
 
@@ -100,6 +112,12 @@ class Server:
                 config.history, config.id, "broker", self._incarnation, config.history_detail
             )
             self._forwarder.keep_history(self._history)
+            if self._recording is not None:
+                self._recording.begin(self.core)
+
+    def _note(self, name: str, fields: Mapping[str, Any]) -> None:
+        if self._history is not None:
+            self._history.note(name, fields)
 
     def stop(self, exit_code: int = 0, reason: str = "") -> None:
         if not self._stopped.done():
@@ -129,6 +147,7 @@ class Server:
             stream.close(Goodbye("stopping", reason or f"Broker {self._config.id} is stopping."))
         if streams:
             await asyncio.wait([stream.closed for stream in streams], timeout=0.5)
+        self._forwarder.flush()  # what the last goodbyes have led to
         for peer in peers.values():
             peer.close()
         self._log.log("stopped", broker=self._config.id)
@@ -180,8 +199,7 @@ class Server:
     # What the forwarder tells
 
     def happened(self, notice: Notice) -> None:
-        if self._history is not None:
-            self._history.note(notice.name, notice.fields)
+        self._note(notice.name, notice.fields)
         if notice.name not in LOGGED:
             return  # too much for people
         self._log.log(notice.name, **notice.fields)

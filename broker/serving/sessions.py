@@ -7,40 +7,57 @@ says goodbye or stays away longer than the grace time.
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 from broker.config import NodeConfig
 from broker.node.log import JsonLog
 from broker.protocol import wire
+from broker.protocol.delay import Delay
 from broker.protocol.hops import Hop, broker_hop
 from broker.protocol.messages import Goodbye, Welcome
 from broker.routing.joining import ClientArrived, ClientAway, ClientBack, ClientGone
 from broker.serving import greeting
 from broker.serving.forwarding import Forwarder
 from broker.serving.peer import HOLD_BYTES, Peer
+from broker.serving.recording import Recording
 from broker.transport.channel import look_s
 from broker.transport.stream import Stream
 
 
 class Sessions:
-    def __init__(self, config: NodeConfig, incarnation: int, forwarder: Forwarder, log: JsonLog) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        incarnation: int,
+        forwarder: Forwarder,
+        log: JsonLog,
+        recording: Recording | None = None,
+    ) -> None:
         self._config = config
         self._incarnation = incarnation
         self._forwarder = forwarder
         self._log = log
+        self._recording = recording
         self._loop = asyncio.get_running_loop()
         self.peers = forwarder.peers
         self.departed = greeting.Departed()
         """Clients that were parted with, and why: some come back and ask."""
         for neighbour in config.neighbours:
             hop = broker_hop(neighbour.id)
-            self.peers[hop] = Peer(hop, "broker", neighbour.delay, config.silence_ms / 1e3)
+            self.peers[hop] = self._peer(hop, "broker", neighbour.delay)
+
+    def _peer(self, hop: Hop, kind: Literal["broker", "client"], delay: Delay) -> Peer:
+        peer = Peer(hop, kind, delay, self._config.silence_ms / 1e3)
+        if self._recording is not None:
+            peer.link = self._recording.link(hop)
+        return peer
 
     # Connections
 
     def let_in(self, hop: Hop, stream: Stream, incarnation: int) -> None:
         """A new client; the rest of the overlay may still object."""
         config = self._config
-        peer = Peer(hop, "client", config.clients, config.silence_ms / 1e3)
+        peer = self._peer(hop, "client", config.clients)
         peer.hold_bytes = min(HOLD_BYTES, config.queue_bytes_max // 4)
         peer.patience_s = config.patience_ms / 1e3
         self.peers[hop] = peer

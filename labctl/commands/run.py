@@ -64,6 +64,10 @@ Transactions = Annotated[
     int | None,
     typer.Option(min=1, help="Other than the profile's, after the warm-up.", rich_help_panel=_WHAT),
 ]
+History = Annotated[
+    Literal["all", "transactions", "outcomes"],
+    typer.Option(help="What nodes write down; all: enough for `simulate replay`.", rich_help_panel=_WHAT),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Of order, placements and delays.", rich_help_panel=_WHAT)]
 Pack = Annotated[
     bool, typer.Option("--pack", help="Several processes on a host, where needed.", rich_help_panel=WHERE)
@@ -99,6 +103,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
     repeat: Repeat = None,
     transactions: Transactions = None,
     seed: Seed = 1,
+    history: History = "transactions",
     recalibrate: Annotated[
         bool, typer.Option("--recalibrate", help="Use no stored calibration.", rich_help_panel=_WHAT)
     ] = False,
@@ -134,6 +139,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
         only=tuple(only or ()),
         repeat=repeat,
         seed=seed,
+        history=history,
         with_delay=not no_delay,
         lab=lab,
         packs=pack,

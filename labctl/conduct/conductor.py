@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from broker.protocol.events import Detail
 from client.scenarios.stage import Disruption
 from labctl.conduct import calibrations
 from labctl.conduct.calibrations import Setting, Where
@@ -54,6 +55,7 @@ class Order(Struct, frozen=True):
     links: Links | None
     only: tuple[str, ...] = ()
     where: Where = Where()
+    history: Detail = "transactions"
 
     def at(self, site: Site) -> Order:
         """The same, on these machines."""
@@ -77,6 +79,7 @@ class Order(Struct, frozen=True):
             wait_ms=wait_ms,
             disruption=self.disruption,
             profile=self.profile.name,
+            history_detail=self.history,
         )
 
     def setting(self, cell: Cell, procedure: Procedure = "needs") -> Setting:
@@ -104,6 +107,7 @@ class Order(Struct, frozen=True):
             "profile": msgspec.to_builtins(self.profile),
             "repetitions": self.repetitions,
             "only": list(self.only),
+            "history": self.history,
             "disruption": msgspec.to_builtins(self.disruption),
             "experiments": {each.name: each.resolved() for each in self.experiments},
         }
@@ -147,6 +151,7 @@ def order(request: Request) -> Order:
         seed=request.seed,
         links=experiments[0].links if request.with_delay else None,
         only=request.only,
+        history=request.history,
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from broker.protocol.events import Detail
 from labctl.conduct.wait_search import Procedure
 from labctl.experiment.schedule import Profile
 
@@ -27,6 +28,8 @@ class Request(Struct, frozen=True, kw_only=True):
     packs: bool = False
     """Several processes on a host of the lab, where there are not enough."""
     results: Path = Path("results")
+    history: Detail = "transactions"
+    """How much nodes write down, but for calibrations, which know what they need."""
 
 
 class RunRequest(Request, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@
     snapshot.py   the state of brokers and clients as plain values
 
     programs/     what simulated clients do
+    recorded/     real runs, whose arrivals drive the same cores
     search/       looking for schedules that go wrong
     views/        a schedule as people look at it
 

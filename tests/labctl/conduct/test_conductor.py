@@ -110,9 +110,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Setting]:
     return settings
 
 
-def order(*only: str, name: str = "base", repeat: int = 2, seed: int = 1, with_delay: bool = True) -> Order:
-    request = RunRequest(name=name, profile=QUICK, only=only, repeat=repeat, seed=seed, with_delay=with_delay)
-    return conductor.order(request)
+def order(*only: str, name: str = "base", repeat: int = 2, **others: Any) -> Order:
+    return conductor.order(RunRequest(name=name, profile=QUICK, only=only, repeat=repeat, **others))
 
 
 def carry_out(
@@ -138,6 +137,12 @@ def carried_out(root: Path, what: Order) -> Folder:
     folder = conductor.begin(root, what)
     carry_out(root, folder, what)
     return folder
+
+
+def test_nodes_write_down_as_much_as_was_asked_for(tmp_path: Path, run: Runner) -> None:
+    folder = carried_out(tmp_path, order("approach=s-tx", "stalls=false", repeat=1, history="all"))
+    assert {job.history_detail for job in run.jobs} == {"all"}
+    assert folder.run["resolved"]["history"] == "all"
 
 
 def test_every_repetition_of_every_cell_is_run_once_and_kept(tmp_path: Path, run: Runner) -> None:

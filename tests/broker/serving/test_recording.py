@@ -1,0 +1,76 @@
+"""What a recorded core and recorded links write down, and that others do nothing of the kind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import NodeConfig
+from broker.core import Broker
+from broker.node.log import JsonLog
+from broker.protocol.link import Link
+from broker.serving.recording import RecordedBroker, Recording
+from broker.serving.server import Server
+from tests.support import recordings
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.found: list[tuple[str, dict[str, Any]]] = []
+
+    def note(self, name: str, fields: Mapping[str, Any]) -> None:
+        self.found.append((name, dict(fields)))
+
+
+def test_a_link_tells_every_message_where_it_gets_its_number_queued_or_not() -> None:
+    notes = Notes()
+    link, plain = Recording(notes.note).link("client:E"), Link()
+    for each in (link, plain):
+        each.window_bytes = 4
+        frames = [each.pass_on(b"abc", 3), each.pass_on(b"d", 1), each.pass_on(b"ef", 2)]
+        assert [frame is None for frame in frames] == [False, False, True]
+        each.push(b"g")
+        each.acknowledge(4)
+        assert each.take() is not None
+    assert (link.taken, link.sent, link.queue_bytes) == (plain.taken, plain.sent, plain.queue_bytes)
+    told = [(fields["first"], fields["count"]) for _, fields in notes.found]
+    assert told == [(1, 3), (4, 1), (5, 2), (7, 1)]
+
+
+def test_who_comes_again_has_another_link() -> None:
+    notes = Notes()
+    recording = Recording(notes.note)
+    for _ in range(2):
+        recording.link("client:E").push(b"a")
+    assert [fields["life"] for _, fields in notes.found] == [1, 2]
+
+
+def test_what_a_core_is_given_stands_before_what_follows_from_it() -> None:
+    names = [line["name"] for line in recordings.life()]
+    assert names[:4] == ["history", "made", "given", "put"]
+    assert names[-1] == "closed"
+    given = [line["fields"] for line in recordings.life() if line["name"] == "given"]
+    assert [g["act"] for g in given][:2] == ["start", "handle"]
+    assert [g["count"] for g in given if g["act"] == "decide"] == [4]
+    assert [g["now"] for g in given if g["act"] == "expire"] == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("history", "detail", "is_recorded"),
+    [("b1.jsonl", "all", True), ("b1.jsonl", "transactions", False), ("", "all", False)],
+)
+def test_who_keeps_no_recording_has_a_plain_core_and_plain_links(
+    tmp_path: Path, history: str, detail: Any, is_recorded: bool
+) -> None:
+    async def make() -> Server:
+        file = str(tmp_path / history) if history else ""
+        config = NodeConfig("b1", "127.0.0.1:0", history=file, history_detail=detail)
+        return Server(config, JsonLog(os.open(os.devnull, os.O_WRONLY), "b1"))
+
+    core = asyncio.run(make()).core
+    assert type(core) is (RecordedBroker if is_recorded else Broker)
