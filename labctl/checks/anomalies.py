@@ -182,7 +182,7 @@ def _versions(read: Read, places: Mapping[str, int]) -> list[Version]:
         operation, transaction = entry.operation, entry.transaction
         if entry.is_setup:
             last[0] = Version(0, _lets_in(operation))
-        elif transaction is not None and transaction.tx in places and operation.stamp is not None:
+        elif transaction is not None and transaction.tx in places and entry.has_come:
             place = places[transaction.tx]
             before = last.get(place)
             if before is None or before.operation is None or before.operation.place < operation.place:
@@ -196,7 +196,7 @@ def _written_before(read: Read) -> Operation | None:
         entry.operation
         for entry in read.entries
         if entry.transaction is read.transaction
-        and entry.operation.stamp is not None
+        and entry.has_come
         and is_before(entry.operation, read.operation)
     ]
     return max(own, key=lambda operation: operation.place, default=None)

@@ -13,6 +13,7 @@ from broker.protocol.filters import Event, Filter
 from broker.protocol.vocabulary import ISOLATED, NO_KEY, PLANNED, SAFE, Key, Stamp
 
 if TYPE_CHECKING:
+    from labctl.checks.order import Said
     from labctl.checks.spaces import Spaces
 
 Path = tuple[tuple[str, int], ...]
@@ -46,6 +47,8 @@ class Operation(Struct, eq=False):
     frame: int = 0
     stamp: Stamp | None = None
     """Given by its edge broker; None if it never arrived there, or needs none."""
+    rank: int = -1
+    """Its place in what its client did to its space, by the client's own word (`labctl.checks.order`)."""
     path: Path = ()
     receivers: set[str] = field(default_factory=set)
     """Clients that got it: at once if it is a `tcm`, at the commit if it is a `pub`."""
@@ -110,6 +113,8 @@ class History(Struct):
     processed: dict[str, list[tuple[str, int]]]
     """By broker: (transaction, operation) in the order in which it processed them."""
     started: set[str]
+    timelines: dict[str, list[Said]] | None = None
+    """Owned by `labctl.checks.order`."""
     spaces: Spaces | None = None
     """Owned by `labctl.checks.spaces`."""
 

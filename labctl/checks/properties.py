@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from broker.protocol.filters import Event
 from broker.protocol.hops import Hop, broker_hop, client_hop
-from labctl.checks import beside, serial
+from labctl.checks import beside, order, serial
 from labctl.checks.anomalies import told
 from labctl.checks.cycles import follows_time
 from labctl.checks.history import History, Operation, Transaction, is_before
@@ -50,9 +50,8 @@ def atomicity(history: History, brokers: Sequence[str]) -> Verdict:
 
 
 def consistency(history: History) -> Verdict:
-    """Definition 3.4, by what each broker processed and by the order of deliveries."""
-    faults: list[str] = []
-    checked = 0
+    """Definition 3.4, by what each broker processed, by the order of deliveries, and by each client's own order."""
+    faults, checked = order.faults_of(history)
     for broker, processed in history.processed.items():
         seen: dict[str, list[Operation]] = {}
         for tx, op in processed:
@@ -165,10 +164,9 @@ def _has(entries: Iterable[Entry]) -> bool:
     """Whether a client has an event at the end, by the last of its operations that touch it."""
     last: Operation | None = None
     for entry in entries:
-        stamp = entry.operation.stamp
-        if stamp is None or (entry.transaction is not None and not entry.transaction.committed):
+        if not entry.has_come or (entry.transaction is not None and not entry.transaction.committed):
             continue
-        if last is None or last.stamp is None or stamp >= last.stamp:
+        if last is None or entry.operation.rank > last.rank:
             last = entry.operation
     return last is not None and last.kind in ("sub", "adv")
 

@@ -1,6 +1,7 @@
 """Who must have received a publication: the meaning of operations without brokers and messages.
 
-A client's space is a list of (filter, in or out), the last that contains an event decides. Transactions
+A client's space is a list of (filter, in or out), the last that contains an event decides: last in the order in
+which the client spoke (`labctl.checks.order`), whatever stamps brokers have given. Transactions
 are applied one after the other; a publication reaches the clients that are in at its place. Where a
 client's place cannot be told from the history (a regular operation beside the transaction, operations
 that Definition 3.4 leaves concurrent), nothing is claimed about that client.
@@ -12,12 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from broker.protocol.vocabulary import Stamp
 from labctl.checks.history import History, Operation, Transaction, is_before
 from labctl.checks.spaces import Entry, spaces_of
 
-Place = tuple[int, Stamp | tuple[()]]
-"""The transaction's place in the order, and the stamp within it."""
+Place = tuple[int, int]
+"""The transaction's place in the order, and the rank within it."""
 NEVER, SETUP = -2, -1
 """Places of what is not in an operation's past, and of what is before all transactions."""
 
@@ -53,7 +53,7 @@ def is_in(
 ) -> bool:
     """Whether the last of them before the operation lets its event in; they are of one client, and touch it."""
     last: Operation | None = None
-    last_place: Place = (NEVER, ())
+    last_place: Place = (NEVER, -1)
     for entry in entries:
         place = _place(entry, transaction, operation, places)
         if place[0] != NEVER and place >= last_place:
@@ -63,16 +63,16 @@ def is_in(
 
 def _place(entry: Entry, transaction: Transaction, operation: Operation, places: Mapping[str, int]) -> Place:
     """Where an entry stands in what its client did before the operation."""
+    rank = entry.operation.rank
     if entry.is_setup:
-        return SETUP, ()
-    stamp = entry.operation.stamp
-    if entry.transaction is None or stamp is None:
-        return NEVER, ()
+        return SETUP, rank
+    if entry.transaction is None or not entry.has_come:
+        return NEVER, rank
     now = places.get(transaction.tx, 0)
     if entry.transaction is transaction:
-        return (now, stamp) if is_before(entry.operation, operation) else (NEVER, ())
+        return (now if is_before(entry.operation, operation) else NEVER), rank
     place = places.get(entry.transaction.tx, now)
-    return (place, stamp) if place < now else (NEVER, ())
+    return (place if place < now else NEVER), rank
 
 
 def is_path_open(history: History, transaction: Transaction, operation: Operation) -> bool:
@@ -146,7 +146,7 @@ def is_admission_known(history: History, transaction: Transaction, operation: Op
     """Whether it can be told, for an order, if its publisher advertises it."""
     assert operation.event is not None
     entries = spaces_of(history).advertisements(operation.client, operation.event)
-    own = [e.operation for e in entries if e.transaction is transaction and e.operation.stamp is not None]
+    own = [e.operation for e in entries if e.transaction is transaction and e.has_come]
     if operation.client in history.gone or any(_is_concurrent(o, operation) for o in own):
         return False
     return not any(_is_beside(entry, transaction) for entry in entries)

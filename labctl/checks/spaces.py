@@ -15,6 +15,7 @@ from broker.matching.table import Table
 from broker.protocol.filters import Event, Filter
 from broker.protocol.vocabulary import NO_KEY
 from labctl.checks.history import History, Operation, Transaction
+from labctl.checks.order import timelines_of
 
 FEW_ENTRIES = 32
 """Up to here it is faster to ask every filter than to make a table of them."""
@@ -33,6 +34,13 @@ class Entry(Struct, frozen=True, eq=False):
     def is_beside(self) -> bool:
         """Regular, and not before the first transaction."""
         return self.transaction is None and not self.is_setup
+
+    @property
+    def has_come(self) -> bool:
+        """Whether its edge broker has taken it; of a committed transaction nothing that was issued is left out."""
+        if self.operation.stamp is not None:
+            return True
+        return self.transaction is not None and self.transaction.committed and not self.transaction.voids
 
 
 class Shelf:
@@ -110,5 +118,6 @@ class Spaces:
 def spaces_of(history: History) -> Spaces:
     """Made at the first question; the history must not change any more."""
     if history.spaces is None:
+        timelines_of(history)
         history.spaces = Spaces(history)
     return history.spaces

@@ -9,7 +9,17 @@ from __future__ import annotations
 from msgspec import Struct
 
 from broker.protocol.vocabulary import Protocol
-from tests.mutations import behind, clients, operations, ordering, planned, retiring, schedules, tables
+from tests.mutations import (
+    behind,
+    clients,
+    operations,
+    ordering,
+    planned,
+    retiring,
+    schedules,
+    tables,
+    telling,
+)
 from tests.mutations.patching import Mutation
 
 PATIENCE = 150
@@ -38,7 +48,7 @@ class Harmless(Struct, frozen=True):
     reason: str
 
 
-MODULES = (operations, ordering, tables, planned, clients, retiring)
+MODULES = (operations, ordering, tables, planned, clients, retiring, telling)
 
 CAUGHT = (
     # Operations of D-TX and D-TX_NI
@@ -81,7 +91,7 @@ CAUGHT = (
     # Tables
     Caught(tables.records_count_in_order_of_arrival, "carve", "d-tx", 99, "convergence"),
     Caught(tables.records_count_in_order_of_arrival, "carve", "d-tx-ni", 99, "convergence"),
-    Caught(tables.records_count_in_order_of_arrival, "disjoint", "s-tx", 17, "convergence"),
+    Caught(tables.records_count_in_order_of_arrival, "turns", "s-tx", 49, "convergence"),
     Caught(tables.aborts_undo_nothing, "aborts", "d-tx-ni", 0, "convergence"),
     Caught(tables.aborts_undo_nothing, "aborts", "s-tx", 13, "convergence"),
     Caught(tables.aborts_undo_at_the_edge_only, "aborts", "d-tx-ni", 3, "convergence"),
@@ -132,6 +142,13 @@ CAUGHT = (
     Caught(clients.publications_of_plans_are_not_sorted, "disjoint", "s-tx", 7, "consistency"),
     Caught(clients.plans_are_given_up_too_soon, "dispatch", "s-tx", 8, "atomicity"),
     Caught(clients.participants_of_plans_deliver_at_once, "mixed", "s-tx", 4, "atomicity"),
+    # What is told: the order in which a client speaks
+    Caught(telling.regular_stamps_ignore_the_committed_key, "sequel", "d-tx", 2, "convergence"),
+    Caught(telling.stamps_go_backwards, "sequel", "d-tx", 0, "convergence"),
+    Caught(telling.stamps_go_backwards, "dispatch", "s-tx", 1, "recipients"),
+    Caught(telling.stamps_of_isolated_transactions_go_backwards, "turns", "d-tx", 1, "convergence"),
+    Caught(telling.steps_are_stamped_as_they_come, "turns", "s-tx", 2, "convergence"),
+    Caught(telling.steps_are_stamped_as_they_come, "turns", "s-tx-safe", 0, "consistency"),
 )
 
 SCHEDULED = (

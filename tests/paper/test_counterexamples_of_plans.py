@@ -353,3 +353,23 @@ def test_schedules_that_once_broke_a_promise_do_not_any_more(
     protocol: Protocol, generator: str, seed: int
 ) -> None:
     assert simulate(GENERATORS[generator](seed, [protocol])).faults == []
+
+
+@every
+def test_h22_a_step_that_is_asked_for_late_is_older_than_the_steps_behind_it(protocol: Protocol) -> None:
+    """C takes back at once what it is asked for by A, and what stands before it in the plan."""
+    homes = {"C": "b1", "A": "b2", "E": "b2"}
+    script = Script(line("b1", "b2"), homes, [("E", adv(0))])
+    committed(script, "C", protocol, ask("A", ask("C", sub(0))), usub(0))
+    assert script.reaches("E", 0) == set()
+
+
+@planned
+def test_h22_what_is_said_beside_a_plan_is_newer_than_a_step_that_comes_late(protocol: Protocol) -> None:
+    """Its later steps had come before: it cannot be newer than these, nor they than what came after them."""
+    homes = {"C": "b1", "A": "b2", "E": "b2"}
+    script = Script(line("b1", "b2"), homes, [("E", adv(0, 1))])
+    script.slow({"b2>A": 40})
+    script.regular("C", sub(0, 1), at=10)
+    committed(script, "C", protocol, ask("A", ask("C", usub(1))), usub(0))
+    assert script.reaches("E", 0) == script.reaches("E", 1) == {"C"}

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from broker.protocol.hops import Hop
 from broker.protocol.stx import Planned, Step, StepCommit, StepDone, StepPrepare
-from broker.protocol.vocabulary import plan_mode
+from broker.protocol.vocabulary import Stamp, plan_mode
 
 
 class Echo(Struct, eq=False):
@@ -38,6 +38,8 @@ class Execution(Struct, eq=False):
     """The question for votes, or the commit, waiting for the steps before it."""
     touched: set[str] = field(default_factory=set)
     """Clients of ours that sent or were sent something of it."""
+    stamps: dict[str, dict[int, Stamp]] = field(default_factory=dict)
+    """By client of ours, those of the steps that it has sent, by the number of steps before each."""
     owed: dict[str, list[Planned]] = field(default_factory=dict)
     """What clients of ours were asked for and have not sent yet."""
     echoes: dict[int, Echo] = field(default_factory=dict)

@@ -36,9 +36,10 @@ from broker.protocol.stx import (
     StepPrepared,
     StepVoid,
 )
+from broker.protocol.vocabulary import Stamp
 from broker.protocol.wire import brief
 from broker.routing.ready import ProtocolError, Ready
-from broker.routing.state import BrokerState
+from broker.routing.state import BrokerState, Guest
 from broker.transactions.machine import Machine
 from broker.transactions.stx.decisions import Decisions
 from broker.transactions.stx.execution import Execution, numbers_in
@@ -100,9 +101,26 @@ class Stx(Machine):
         else:
             execution.plan.update(numbers_in(planned))
         if planned.kind in RECORD_KINDS:
-            message = replace(message, stamp=self._state.next_stamp(guest))
-            guest.operations += 1
+            message = replace(message, stamp=self._stamp(execution, guest, message))
         return self._step(client_hop(client), message)
+
+    def _stamp(self, execution: Execution, guest: Guest, message: Step) -> Stamp:
+        """In the order of the plan: a client sends its own steps before those that it is asked for later.
+
+        Below each stamp there is room for the steps before it: one that comes late fits in, and stays older than
+        what its client has said beside the plan since.
+        """
+        given, earlier = execution.stamps.setdefault(message.planned.client, {}), len(message.before)
+        next_ = min((place for place in given if place > earlier), default=None)
+        if next_ is None:
+            key, class_, incarnation, number = self._state.next_stamp(guest)
+            guest.operations = number + earlier
+            stamp = (key, class_, incarnation, number + earlier)
+        else:
+            key, class_, incarnation, number = given[next_]
+            stamp = (key, class_, incarnation, number - (next_ - earlier))
+        given[earlier] = stamp
+        return stamp
 
     def _fault(self, execution: Execution, message: Step) -> str:
         """What is wrong with a step, or with the plan of a coordinator of ours."""

@@ -185,4 +185,6 @@ GENERATORS: dict[str, Generator] = {
     "beside": windows.beside,
     "lost": windows.lost,
     "bursts": bursts,
+    "turns": windows.turns,
+    "sequel": windows.sequel,
 }

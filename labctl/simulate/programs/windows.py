@@ -120,3 +120,40 @@ def lost(seed: int, protocols: Sequence[Protocol]) -> Program:
         kind = random.choice(("crash", "leave"))
         maker.faults.append(Fault(kind, client, random.random() * SPAN_S, random.choice((0, 0, 1))))  # type: ignore[arg-type]
     return maker.program()
+
+
+def turns(seed: int, protocols: Sequence[Protocol]) -> Program:
+    """Who is asked back has spoken already of what comes later in the plan, and speaks once more beside it."""
+    maker = Maker("turns", seed, protocols, 5)
+    random, clients = maker.random, maker.clients
+    for client in clients:
+        kinds = random.choices(("sub", "usub", "adv"), (2, 1, 3), k=random.randint(0, 2))
+        maker.setup += [(client, maker.change("d", (kind,))) for kind in kinds]
+    for _ in range(random.randint(1, 2)):
+        coordinator, other, third = random.sample(clients, 3)
+        first, last = random.choice((("sub", "usub"), ("usub", "sub"), ("adv", "uadv"), ("uadv", "adv")))
+        asked, speaker = (other, coordinator) if random.random() < 0.6 else (third, other)
+        back = Op("tcm", to=speaker, nested=((speaker, (maker.change("d", (first,)),)),))
+        body: tuple[Op, ...] = (Op("tcm", to=asked, nested=((asked, (back,)),)), maker.change("d", (last,)))
+        if speaker == other:
+            body = (Op("tcm", to=other, nested=((other, body),)),)
+        maker.add(coordinator, random.choice(maker.protocols), body, 0.15)
+        if random.random() < 0.5:
+            start = random.random() * SPAN_S
+            maker.regular.append(Regular(speaker, start, (maker.change("d", (first, last)),)))
+    return maker.program()
+
+
+def sequel(seed: int, protocols: Sequence[Protocol]) -> Program:
+    """Regular changes and publications behind transactions, of what these have changed, and before the next ones."""
+    maker = Maker("sequel", seed, protocols, 5)
+    random, clients = maker.random, maker.clients
+    maker.standard_setup()
+    for _ in range(random.randint(1, 3)):
+        coordinator, other = random.sample(clients, 2)
+        asked = Op("tcm", to=other, nested=((other, (maker.change(), maker.change())),))
+        maker.add(coordinator, random.choice(maker.protocols), (maker.change(), asked), 0.2)
+    for client in random.sample(clients, random.randint(1, 3)):
+        start = SPAN_S * (1 + 4 * random.random())
+        maker.regular.append(Regular(client, start, (maker.change(), maker.publication(), maker.change())))
+    return maker.program()
