@@ -1,5 +1,6 @@
 """Histories in, verdicts out: pure functions that decide whether a run kept its promises.
 
+    repetition.py   the one judgement on a repetition of an experiment: whole, done, and its promises kept
     judge.py        the checks on what real nodes have told
     history.py      what happened in a run, put in order
     properties.py   the properties of Definitions 3.1 to 3.4
@@ -11,5 +12,5 @@
     spaces.py       which operations touch an event, looked up and not asked one by one
     verdict.py      what a check says
 
-May import: broker.matching, broker.protocol, broker.routing, labctl.results.
+May import: broker.matching, broker.protocol, broker.routing, client.scenarios, labctl.results.
 """

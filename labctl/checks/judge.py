@@ -73,11 +73,15 @@ def _is_farewell(result: Result, line: Line) -> bool:
     return all(_finished(file) for file in result.files if file.node == line.node)
 
 
+def has_last_word(file: File) -> bool:
+    """Whether a client has said how it ended."""
+    return any(line.name in (events.LEFT, events.CRASHED, events.FINISHED) for line in file.lines)
+
+
 def _ends(result: Result) -> Iterator[Line]:
     """A word for clients that could not say it themselves."""
     for file in result.files:
-        said = any(line.name in (events.LEFT, events.CRASHED, events.FINISHED) for line in file.lines)
-        if file.role == "client" and not said:
+        if file.role == "client" and not has_last_word(file):
             reason = "its history just ends"
             yield Line(file.node, len(file.lines) + 1, 0.0, events.CRASHED, {"reason": reason})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from textwrap import wrap
 from typing import Literal
 
@@ -27,6 +28,21 @@ class Verdict(Struct, frozen=True):
     faults: tuple[str, ...] = ()
     anomalies: tuple[str, ...] = ()
     """What happened on overlapping spaces to transactions that promise nothing there."""
+    note: str = ""
+    """What was found, where that needs words though nothing is broken."""
+
+
+_SEVERITY: Mapping[Answer, int] = {"valid": 0, "unknown": 1, "invalid": 2}
+
+
+def worst(answers: Collection[Answer]) -> Answer:
+    """Over repetitions: all of them are valid only if each is."""
+    return max(answers, key=lambda answer: _SEVERITY[answer], default="unknown")
+
+
+def strongest(answers: Collection[Answer]) -> Answer:
+    """Over properties: one broken promise is enough; where nothing is promised, nothing is broken."""
+    return "invalid" if "invalid" in answers else "valid" if "valid" in answers else "unknown"
 
 
 def lines_of(property_: str, text: str) -> list[str]:

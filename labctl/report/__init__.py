@@ -10,5 +10,5 @@ of a histogram, never a row of a log.
     judgement/    what the numbers mean
     pages/        what a report leaves behind for people and programs
 
-May import: client.scenarios, labctl, labctl.report.judgement, labctl.report.tables, labctl.results.
+May import: labctl.checks, labctl.report.judgement, labctl.report.tables, labctl.results.
 """

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from client.scenarios.approaches import approach_of
-from labctl import topology
+from labctl.checks.repetition import overall
+from labctl.checks.verdict import worst
 from labctl.report.judgement import claims, cost, verdicts, warnings
 from labctl.report.judgement.model import (
     Bin,
@@ -20,12 +20,12 @@ from labctl.report.judgement.model import (
     Report,
     estimates_of,
     measured,
-    worst,
 )
 from labctl.report.judgement.origins import calibrations, describe
 from labctl.report.judgement.stats import Resampler
 from labctl.report.tables import ingest, latency, nodes, rates
 from labctl.report.tables.ingest import Tables
+from labctl.results.accounts import due_of
 from labctl.results.documents import join
 from labctl.results.layout import repetitions
 from labctl.results.problem import ResultProblem
@@ -124,17 +124,11 @@ def _repetitions(tables: Tables, counted: DataFrame, whole: DataFrame) -> DataFr
 
 
 def check(tables: Tables, cells: Mapping[Key, Mapping[str, Any]]) -> None:
-    """The table of verdicts: from histories, and from what coordinators and agents saw."""
-    brokers = {
-        key: topology.standard(cell["brokers"] or 1).brokers
-        for key, cell in cells.items()
-        if approach_of(cell["approach"]).is_transactional
-    }
+    """The table of verdicts."""
+    due = {key: due_of(ingest.document_of(cell)) for key, cell in cells.items()}
     parallel = tables.spark.sparkContext.defaultParallelism
-    width = max(1, min(len(brokers), CHECK_ROUNDS * parallel))
-    from_histories = verdicts.check(tables.read("history"), tables.read("dumps"), brokers, width)
-    seen = verdicts.routing(tables.read("repetitions"), tables.read("cells"))
-    tables.write(verdicts=from_histories.unionByName(seen).coalesce(width))
+    width = max(1, min(len(due), CHECK_ROUNDS * parallel))
+    tables.write(verdicts=verdicts.check(tables, due, width).coalesce(width))
 
 
 def _cells(
@@ -206,7 +200,7 @@ def _repetition(
         model = cost.messages(approach, cell["brokers"], cell["placement"])
     return RepetitionResult(
         number=number,
-        answer=verdicts.overall(approach, {v.property: v.answer for v in found}),
+        answer=overall(approach, {v.property: v.answer for v in found}),
         verdicts=tuple(found),
         counts={name: int(row.get(name) or 0) for name in _COUNTS},
         values=values,

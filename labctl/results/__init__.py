@@ -8,6 +8,7 @@
     writing.py      a new result, its repetitions and its calibrations
     resuming.py     whether a run may go on in a result
     histories.py    the histories of a repetition, and the tables at its end, in memory
+    accounts.py     what a repetition tells of itself, and what of it cannot be read
     provenance.py   what a run was made with: code, versions, machine
 
 May import: broker.protocol, labctl, labctl.host.

@@ -69,6 +69,14 @@ class Result(Struct):
             yield from (line for line in file.lines if is_kept(detail, line.name, line.fields))
 
 
+class _First(Struct, frozen=True):
+    """Fields of the first line."""
+
+    role: Literal["broker", "client"]
+    incarnation: int
+    detail: Detail
+
+
 _decode = msgspec.json.Decoder(Line).decode
 
 
@@ -81,10 +89,51 @@ def load(folder: Path) -> Result:
     files = [file for file in found if file is not None]
     if not files:
         raise ResultProblem(f"{folder} holds no history; brokers and clients write one if they are told to")
-    files.sort(key=lambda file: (file.node, file.incarnation))
     result = Result(files, _tables(folder), gaps)
+    arrange(result)
     gaps += _missing(result)
     return result
+
+
+def salvage(folder: Path) -> Result:
+    """Of a repetition that has finished: what can be read. What cannot, or is no history, is a gap."""
+    result = Result([])
+    for path in sorted((folder / layout.HISTORY).glob("*.jsonl")):
+        found, damaged = lines.salvage(path, _decode)
+        take(result, path.name, found, damaged)
+    for path in sorted((folder / layout.TABLES).glob("*.json")):
+        take_tables(result, path.name, path.read_bytes())
+    arrange(result)
+    return result
+
+
+def arrange(result: Result) -> None:
+    """The lives of each node in their order."""
+    result.files.sort(key=lambda file: (file.node, file.incarnation))
+
+
+def take(result: Result, name: str, found: list[Line], damaged: int) -> None:
+    """A file of a repetition: its lines, and how many more could not be read."""
+    if damaged:
+        result.gaps.append(f"{name}: {lines.cannot_be_read(damaged)}")
+    found.sort(key=lambda line: line.number)
+    if not found:
+        return
+    if (gap := _gap(name, found)) is not None:
+        result.gaps.append(gap)
+    try:
+        result.files.append(_file(name, found))
+    except msgspec.ValidationError:
+        result.gaps.append(f"{name} does not begin like a history")
+
+
+def take_tables(result: Result, name: str, text: str | bytes) -> None:
+    """A broker's tables at the end of a repetition."""
+    try:
+        for status in _statuses(msgspec.json.decode(text)):
+            result.tables[str(status["broker"])] = tables_of(status)
+    except (KeyError, TypeError, msgspec.MsgspecError):
+        result.gaps.append(f"{name} holds no tables of a broker")
 
 
 def _read(path: Path, gaps: list[str]) -> File | None:
@@ -92,14 +141,31 @@ def _read(path: Path, gaps: list[str]) -> File | None:
     found = list(lines.read(path, _decode, "line of a history"))
     if not found:
         return None
+    try:
+        file = _file(str(path), found)
+    except msgspec.ValidationError:
+        raise ResultProblem(f"{path} does not begin like a history") from None
+    if (gap := _gap(str(path), found)) is not None:
+        gaps.append(gap)
+    return file
+
+
+def _file(path: str, found: list[Line]) -> File:
+    """Raises `msgspec.ValidationError` if its first line is not that of a history."""
     first = found[0]
     if first.name != FIRST or first.number != 1:
-        raise ResultProblem(f"{path} does not begin like a history")
+        raise msgspec.ValidationError("not the first line")
+    beginning = msgspec.convert(first.fields, _First)
+    return File(path, first.node, beginning.role, beginning.incarnation, beginning.detail, found)
+
+
+def _gap(path: str, found: list[Line]) -> str | None:
+    """The first line that is not the one that was due."""
+    node = found[0].node
     for expected, line in enumerate(found, 1):
-        if line.number != expected or line.node != first.node:
-            gaps.append(f"{path}: line {line.number} of {line.node} where {expected} of {first.node} was due")
-            break
-    return File(str(path), first.node, lines=found, **first.fields)
+        if line.number != expected or line.node != node:
+            return f"{path}: line {line.number} of {line.node} where {expected} of {node} was due"
+    return None
 
 
 def _tables(folder: Path) -> dict[str, dict[str, Any]]:

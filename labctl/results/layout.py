@@ -98,6 +98,11 @@ def repetitions(files: Iterable[str]) -> list[Repetition]:
     return [Repetition(cell, number, tuple(names)) for (cell, number), names in sorted(found.items())]
 
 
+def present(root: Path) -> list[Repetition]:
+    """Those of which a result on this machine has anything at all."""
+    return repetitions(p.relative_to(root).as_posix() for p in root.glob(f"{EVERY}/**/*") if p.is_file())
+
+
 def finished(root: Path) -> list[Repetition]:
     """Those of a result on this machine that count."""
     return repetitions(path.relative_to(root).as_posix() for path in root.glob(f"{EVERY}/{CELL}"))

@@ -40,3 +40,31 @@ def read(path: Path, decode: Callable[[bytes], T], meaning: str) -> Iterator[T]:
             yield decode(text)
         except msgspec.MsgspecError as error:
             raise ResultProblem(f"{path}, line {number}, is no {meaning}: {error}") from None
+
+
+def salvage(path: Path, decode: Callable[[bytes], T]) -> tuple[list[T], int]:
+    """What can be read of a file whose writer has finished, and how many lines cannot.
+
+    Here a last line counts with or without its end, as for Spark, which reads the same files: a writer that has
+    finished has left none that is torn. No file, no lines.
+    """
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        data = b""
+    except OSError as error:
+        raise ResultProblem(f"{path} cannot be read: {error.strerror}") from None
+    found: list[T] = []
+    damaged = 0
+    for text in data.split(b"\n"):
+        if not text.strip():
+            continue
+        try:
+            found.append(decode(text))
+        except msgspec.MsgspecError:
+            damaged += 1
+    return found, damaged
+
+
+def cannot_be_read(count: int) -> str:
+    return f"{count} line{'s' if count > 1 else ''} cannot be read"

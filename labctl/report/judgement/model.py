@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
 from client.scenarios.approaches import APPROACHES, approach_of
-from labctl.checks.verdict import Answer
+from labctl.checks.verdict import Answer, worst
 from labctl.report.judgement.claims import Judgement, Measured
 from labctl.report.judgement.shapes import METRICS
 from labctl.report.judgement.stats import Estimate, Resampler
@@ -109,13 +109,6 @@ class CellResult(Struct):
                 old = merged.get(v.property)
                 merged[v.property] = v if old is None else _merge(old, v)
         return list(merged.values())
-
-
-_SEVERITY: Mapping[str, int] = {"valid": 0, "unknown": 1, "invalid": 2}
-
-
-def worst(answers: Sequence[Answer]) -> Answer:
-    return max(answers, key=lambda answer: _SEVERITY[answer], default="unknown")
 
 
 def _merge(one: PropertyVerdict, other: PropertyVerdict) -> PropertyVerdict:

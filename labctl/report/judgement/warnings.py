@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from labctl.checks.repetition import COMMITS, WHOLE
 from labctl.experiment.schedule import PROFILES
 from labctl.report.judgement.model import CalibrationResult, CellResult
 
@@ -26,8 +27,12 @@ def of_cell(cell: CellResult) -> list[str]:
 
 def _about_validity(cell: CellResult) -> list[str]:
     found = []
+    verdicts = {v.property: v for v in cell.verdicts()}
+    for name, meaning in ((COMMITS, "it did not do what it was to do"), (WHOLE, "a part of it is missing")):
+        if name in verdicts and verdicts[name].answer != "valid":
+            found.append(f"{meaning}: {verdicts[name].example}")
     if cell.answer == "invalid":
-        faults = sum(v.faults for v in cell.verdicts())
+        faults = sum(v.faults for v in verdicts.values())
         found.append(
             f"it broke its promise ({faults} faults): its numbers are not averaged and decide no claim"
         )

@@ -197,6 +197,16 @@ def read_cells(documents: DataFrame) -> DataFrame:
     )
 
 
+def document_of(cell: Mapping[str, object]) -> dict[str, object]:
+    """What `read_cells` has made a row of, as far as it says what was to be done."""
+    return {
+        "parameters": {name: cell[name] for name in schemas.PARAMETERS.names},
+        "placement": cell["placement"],
+        "transactions": cell["transactions_wanted"],
+        "warm_up": cell["warm_up_wanted"],
+    }
+
+
 def read_messages(documents: DataFrame) -> DataFrame:
     """One row per repetition and node: messages and bytes in the counted part."""
     parsed = documents.withColumn("d", F.from_json("value", schemas.MESSAGES, {"mode": "PERMISSIVE"}))

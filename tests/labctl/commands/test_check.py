@@ -12,7 +12,8 @@ from labctl.cli import app
 from labctl.report.judgement import claims
 from labctl.results.histories import load
 from labctl.results.layout import repetition
-from tests.support import synthetic
+from tests.support import damage, synthetic
+from tests.support.damage import Damage
 from tests.support.synthetic import Spec
 
 
@@ -53,3 +54,34 @@ def test_one_repetition_that_broke_its_promise_makes_the_result_invalid(result: 
     assert done.exit_code == 1
     verdicts = [part["verdict"] for part in json.loads(done.stdout)["repetitions"]]
     assert verdicts == ["invalid", "valid", "valid", "valid"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "answer", "says"),
+    [
+        (damage.UNKNOWN["half the lines of transactions"], 3, "unknown", "where 3 were to be"),
+        (damage.UNKNOWN["every line of transactions twice"], 3, "unknown", "that have one already"),
+        (damage.UNKNOWN["a coordinator's history of garbage"], 3, "unknown", "there is no history of E"),
+        (lambda part: (part / "cell.json").unlink(), 3, "unknown", "does not say what was to be done"),
+        (
+            damage.INVALID["nothing committed"],
+            1,
+            "invalid",
+            "0 of 3 transactions committed (3 aborted: it is",
+        ),
+    ],
+)
+def test_what_is_wrong_with_one_repetition_is_said(
+    result: Path, spoil: Damage, code: int, answer: str, says: str
+) -> None:
+    spoil(first(result))
+    for folder in (result, first(result)):
+        told = CliRunner().invoke(app, ["check", str(folder), "--json"])
+        assert (told.exit_code, json.loads(told.stdout)["answer"]) == (code, answer)
+        shown = CliRunner().invoke(app, ["check", str(folder)])
+        assert (shown.exit_code, says in " ".join(shown.stdout.split())) == (code, True), shown.stdout
+        if not (first(result) / "cell.json").exists():
+            break  # a folder of histories, and no repetition any more
+    document = json.loads(CliRunner().invoke(app, ["check", str(result), "--json"]).stdout)
+    assert [part["verdict"] for part in document["repetitions"]] == [answer, "valid", "valid", "valid"]
+    assert says in " ".join(document["repetitions"][0]["reasons"])

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from labctl.checks.repetition import judge
 from labctl.commands.report import exit_code
 from labctl.paths import PROJECT
 from labctl.report import pipeline
-from labctl.report.judgement import claims, verdicts
+from labctl.report.judgement import claims
 from labctl.report.judgement.model import Report
 from labctl.report.pages import outputs
 from labctl.report.tables import ingest, latency, nodes, rates, session
-from tests.support import synthetic
+from labctl.results import accounts
+from labctl.results.layout import repetition
+from tests.support import damage, synthetic
 from tests.support.browser import look
 from tests.support.synthetic import Spec
 
@@ -145,26 +148,6 @@ def test_messages_are_counted_per_committed_transaction(spark: SparkSession) -> 
     done = spark.createDataFrame([("a", 1, 5)], "cell string, repetition int, committed long")
     (row,) = rows(nodes.traffic(sent, done))
     assert (row["messages"], row["bytes"]) == (20, 2000)
-
-
-def test_wrong_routing_is_a_fault_of_s_tx_and_an_anomaly_of_bl_wait(spark: SparkSession) -> None:
-    columns = [
-        "transactions",
-        "committed",
-        "wrong",
-        "late_subscriptions",
-        "late_unsubscriptions",
-        "wrong_recipients",
-        "missed",
-    ]
-    counts = spark.createDataFrame(
-        [("s", 1, 10, 10, 2, 2, 0, 0, 0), ("w", 1, 10, 10, 2, 2, 0, 0, 0)], ["cell", "repetition", *columns]
-    )
-    cells = spark.createDataFrame([("s", 1, "s-tx"), ("w", 1, "bl-wait")], ["cell", "repetition", "approach"])
-    found = {row["cell"]: row for row in rows(verdicts.routing(counts, cells))}
-    assert (found["s"]["answer"], found["s"]["faults"], found["s"]["anomalies"]) == ("invalid", 2, 0)
-    assert (found["w"]["answer"], found["w"]["faults"], found["w"]["anomalies"]) == ("valid", 0, 2)
-    assert found["s"]["example"] == "late subscriptions 2"
 
 
 # Whole results with a known truth
@@ -355,6 +338,25 @@ def test_tables_of_brokers_that_kept_something_make_a_repetition_invalid(
     first, second = report.cells[S_TX.id].repetitions
     assert (first.answer, second.answer) == ("invalid", "valid")
     assert any("b2 still has E/1/1" in v.example for v in first.verdicts)
+
+
+def test_whatever_is_damaged_report_and_check_say_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    damages = {"nothing": damage.NOTHING, **damage.UNKNOWN, **damage.INVALID}
+    root = synthetic.write(tmp_path / "r", Spec((D_TX, WAIT), repetitions=len(damages), transactions=6))
+    for cell in (D_TX, WAIT):
+        for number, spoil in enumerate(damages.values(), 1):
+            spoil(root / repetition(cell.id, number))
+    report = analyse(spark, root)
+    for cell in (D_TX, WAIT):
+        found = {r.number: r for r in report.cells[cell.id].repetitions}
+        for number, name in enumerate(damages, 1):
+            by_check = judge(accounts.load(root / repetition(cell.id, number)))
+            assert found[number].answer == by_check.answer, name
+            told = {v.property: (v.answer, v.faults) for v in found[number].verdicts}
+            assert told == {v.property: (v.answer, len(v.faults)) for v in by_check.verdicts}, name
+            expected = "valid" if name == "nothing" else "unknown" if name in damage.UNKNOWN else "invalid"
+            assert (found[number].answer, cell.id) == (expected, cell.id) or name in damage.INVALID, name
+    assert any("lines of" in text for text in report.cells[D_TX.id].warnings)
 
 
 def test_a_line_number_is_found_in_a_file_that_spark_splits(spark: SparkSession, tmp_path: Path) -> None:
