@@ -15,8 +15,9 @@ from broker.protocol.wire import BODY_BYTES_TARGET, WireError
 
 WINDOW_BYTES = 1 << 20
 """What may be under way, unprocessed by the peer."""
-REPORT_BYTES = WINDOW_BYTES // 4
-"""After processing so much, tell the peer even if there is nothing else to say."""
+
+REPORTS = 4
+"""In a window: after processing so much of it, the peer is told even if there is nothing else to say."""
 
 
 _Sent = tuple[int, int, bytes]
@@ -26,6 +27,7 @@ _Sent = tuple[int, int, bytes]
 class Link:
     def __init__(self, window_bytes: int = WINDOW_BYTES) -> None:
         self.window_bytes = window_bytes
+        self.report_bytes = window_bytes // REPORTS
         self.pending: deque[tuple[bytes, int]] = deque()
         self._sent: deque[_Sent] = deque()
         self.queue_bytes = 0

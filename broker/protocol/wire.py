@@ -32,7 +32,7 @@ REASON_LENGTH_MAX = 500
 
 
 class WireError(Exception):
-    """The peer sent bytes that are not a frame of this protocol; the text is fit to be sent back."""
+    """The peer sent what is no frame of this protocol, or not due; the text is fit to be sent back."""
 
 
 TransactionMessage = DtxMessage | StxMessage

@@ -7,9 +7,10 @@ from typing import Any
 from msgspec import Struct
 
 from broker.protocol.hops import Sends
+from broker.protocol.wire import WireError
 
 
-class ProtocolError(Exception):
+class ProtocolError(WireError):
     """The source sent what it must not send; the text is fit to be sent back."""
 
 

@@ -2,8 +2,8 @@
 
     server.py       sockets, sessions and timers of one broker
     greeting.py     who is let in, and what the others are told; pure
-    peer.py         a neighbour or client as its broker sees it, and what happens when it is slow
-    forwarding.py   what arrives goes through the core, and on to its destinations
+    peer.py         a neighbour or client on whatever socket it has at present
+    forwarding.py   the path of messages, with a loop's time and a history
     monitors.py     who asks a broker about itself
     reception.py    what is said outside a link: greetings, goodbyes
     sessions.py     the peers, and what becomes of them

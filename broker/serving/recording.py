@@ -7,7 +7,7 @@ ones, and pays nothing. What the lines say is in `broker.recorded`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from broker import recorded
@@ -59,13 +59,17 @@ class RecordedBroker(Broker):
     def __init__(self, tell: Callable[[Given], None], *made_of: Any) -> None:
         super().__init__(*made_of)
         self._tell = tell
-        decide = self.decide
+        decide, decide_one = self.decide, self.decide_one
 
         def told(source: Hop, messages: Sequence[Publish]) -> Decision:
             tell(recorded.decided(source, messages))
             return decide(source, messages)
 
-        self.decide = told
+        def told_one(source: Hop, message: Publish) -> tuple[Collection[Hop], str]:
+            tell(recorded.decided(source, (message,)))
+            return decide_one(source, message)
+
+        self.decide, self.decide_one = told, told_one
 
     def start(self) -> Ready:
         self._tell(Given("start"))

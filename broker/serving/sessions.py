@@ -10,6 +10,7 @@ import asyncio
 from typing import Literal
 
 from broker.config import NodeConfig
+from broker.gate.peer import HOLD_BYTES
 from broker.node.log import JsonLog
 from broker.protocol import wire
 from broker.protocol.delay import Delay
@@ -18,7 +19,7 @@ from broker.protocol.messages import Goodbye, Welcome
 from broker.routing.joining import ClientArrived, ClientAway, ClientBack, ClientGone
 from broker.serving import greeting
 from broker.serving.forwarding import Forwarder
-from broker.serving.peer import HOLD_BYTES, Peer
+from broker.serving.peer import Peer
 from broker.serving.recording import Recording
 from broker.transport.channel import look_s
 from broker.transport.stream import Stream
@@ -78,16 +79,11 @@ class Sessions:
         self._forwarder.gate.submit((), self._attach, peer, stream, incarnation, received, False)
 
     def _attach(self, peer: Peer, stream: Stream, incarnation: int, received: int, answers: bool) -> None:
-        peer.attach(stream, received, self.greeting_to(peer) if answers else None)
+        self._forwarder.resume(peer, stream, received, self.greeting_to(peer) if answers else None)
         stream.context = peer
         stream.body_bytes_max = wire.BODY_BYTES_MAX
         peer.incarnation = incarnation
-        peer.held.clear()
-        if peer.grace_timer is not None:
-            peer.grace_timer.cancel()
-            peer.grace_timer = None
-        # What it has processed may be known only now, and others may have waited for that.
-        peer.drained(self._forwarder.release)
+        peer.stop_grace()
         self._log.log("up", peer=peer.hop, address=stream.peer_address)
 
     def greeting_to(self, peer: Peer | None = None) -> Welcome:
@@ -96,8 +92,7 @@ class Sessions:
 
     def lost(self, peer: Peer, reason: str) -> None:
         """Its connection has ended; a client may come back."""
-        peer.detach()
-        peer.held.clear()
+        self._forwarder.interrupt(peer)
         self._log.log("away", peer=peer.hop, reason=reason)
         if peer.kind == "client":
             grace_ms = self._config.grace_ms

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 
-from broker.transport.channel import Channel
+from broker.gate.channel import Channel
 from broker.transport.stream import Stream, StreamOwner
 
 HANDSHAKE_S_MAX = 5.0

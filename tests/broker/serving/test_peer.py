@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 
+from broker.gate.peer import LOOKS
 from broker.protocol import wire
 from broker.protocol.delay import Delay
 from broker.protocol.messages import Ping
-from broker.serving.peer import LOOKS, Peer
+from broker.serving.peer import Peer
 
 PATIENCE_S = 0.1
 

@@ -14,6 +14,9 @@ from broker.config import NodeConfig
 from broker.core import Broker
 from broker.node.log import JsonLog
 from broker.protocol.link import Link
+from broker.protocol.messages import Publish
+from broker.recorded import Given, decided
+from broker.routing.joining import ClientArrived
 from broker.serving.recording import RecordedBroker, Recording
 from broker.serving.server import Server
 from tests.support import recordings
@@ -58,6 +61,16 @@ def test_what_a_core_is_given_stands_before_what_follows_from_it() -> None:
     assert [g["act"] for g in given][:2] == ["start", "handle"]
     assert [g["count"] for g in given if g["act"] == "decide"] == [4]
     assert [g["now"] for g in given if g["act"] == "expire"] == [3.0]
+
+
+def test_a_publication_alone_is_told_like_several() -> None:
+    told: list[Given] = []
+    core = RecordedBroker(told.append, "b1", [], 1)
+    core.handle(0.0, "client:E", ClientArrived(7))
+    message = Publish(1, {"a": 1}, b"")
+    core.decide_one("client:E", message)
+    core.decide("client:E", [message])
+    assert told[1:] == [decided("client:E", [message])] * 2
 
 
 @pytest.mark.parametrize(
