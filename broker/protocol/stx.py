@@ -40,6 +40,11 @@ class Before(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fiel
     filter: Filter | None = None
 
 
+Lives = tuple[tuple[str, int], ...]
+"""The clients of a plan, each with its incarnation when the plan was checked. Given by the coordinator's edge
+broker: whoever comes back with its id is somebody else, and knows nothing of the plan."""
+
+
 class Step(Message, frozen=True, tag=70):
     """A planned operation under way, with all that comes before it."""
 
@@ -52,6 +57,7 @@ class Step(Message, frozen=True, tag=70):
     """Given by the issuer's edge broker to what changes a table."""
     decided: bool = False
     """The transaction has committed at the sender."""
+    lives: Lives = ()
 
 
 class StepEcho(Message, frozen=True, tag=71):
@@ -73,6 +79,7 @@ class StepPrepare(Message, frozen=True, tag=73):
     tx: str
     coordinator: str
     before: tuple[Before, ...]
+    lives: Lives = ()
 
 
 class StepPrepared(Message, frozen=True, tag=74):
@@ -84,6 +91,7 @@ class StepCommit(Message, frozen=True, tag=75):
     tx: str
     coordinator: str
     before: tuple[Before, ...]
+    lives: Lives = ()
 
 
 class StepAbort(Message, frozen=True, tag=76):

@@ -113,9 +113,20 @@ class CRT:
                 return claim
         return None
 
+    def hop_of(self, client: str, incarnation: int) -> Hop | None:
+        """Where that life of the client lies; None: it is not here, though another one may be."""
+        for claim in self.claims(client).values():
+            if claim.incarnation == incarnation:
+                return claim.hop
+        return None
+
     def has(self, client: str, incarnation: int) -> bool:
         """Whether that life of the client is in the overlay."""
-        return any(claim.incarnation == incarnation for claim in self.claims(client).values())
+        return self.hop_of(client, incarnation) is not None
+
+    def first(self, client: str) -> Claim | None:
+        """The claim that came first; of those that race, perhaps one that will be refused."""
+        return next(iter(self.claims(client).values()), None)
 
     def _locate(self, client: str, claims: Mapping[str, Claim]) -> None:
         self.hops[client] = next(iter(claims.values())).hop

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from broker.protocol import events
 from broker.protocol.filters import Event, Filter
+from broker.protocol.hops import Hop, client_hop
 from broker.protocol.vocabulary import ISOLATED, NO_KEY, PLANNED, SAFE, Key, Stamp
 
 if TYPE_CHECKING:
@@ -109,14 +110,23 @@ class History(Struct):
     deliveries: list[Delivery]
     homes: dict[str, str]
     gone: set[str]
-    """Clients that crashed or left."""
+    """Clients that crashed or left. One that has come back with its id is another client here: see `lives`."""
     processed: dict[str, list[tuple[str, int]]]
     """By broker: (transaction, operation) in the order in which it processed them."""
     started: set[str]
+    lives: dict[str, str] = field(default_factory=dict)
+    """By client id: what a client that has come back is called here, so that nothing is asked of it that its
+    earlier life had promised."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """The other way round."""
     timelines: dict[str, list[Said]] | None = None
     """Owned by `labctl.checks.order`."""
     spaces: Spaces | None = None
     """Owned by `labctl.checks.spaces`."""
+
+    def hop_of(self, client: str) -> Hop:
+        """As brokers call it."""
+        return client_hop(self.ids.get(client, client))
 
     def ordered(self) -> list[Transaction]:
         """Committed and isolated, in the order of their keys."""
@@ -141,7 +151,8 @@ def read(moments: Iterable[Moment]) -> History:
 
 
 def _take(history: History, stamps: dict[tuple[str, str, int], Stamp], place: int, moment: Moment) -> None:
-    name, fields, node = moment.name, moment.fields, moment.node
+    name, fields = moment.name, moment.fields
+    node = history.lives.get(moment.node, moment.node)
     tx = fields.get("tx", "")
     transaction = history.transactions.setdefault(tx, Transaction(tx)) if tx else None
     if name == events.ISSUED:
@@ -160,28 +171,40 @@ def _take(history: History, stamps: dict[tuple[str, str, int], Stamp], place: in
         if transaction is not None and not fields.get("triggered"):
             history.processed.setdefault(node, []).append((tx, fields["op"]))
         if fields.get("stamp") is not None and str(fields["source"]) == f"client:{fields['client']}":
-            stamps[fields["client"], tx, fields["op"]] = _stamp(fields["stamp"])
+            client = fields["client"]
+            stamps[history.lives.get(client, client), tx, fields["op"]] = _stamp(fields["stamp"])
     elif name == events.DELIVERED:
         history.deliveries.append(Delivery(node, tx, fields["op"], fields["event"]))
         if transaction is not None and fields["op"] in transaction.operations:
             transaction.operations[fields["op"]].receivers.add(node)
     elif name in (events.CONNECTED, events.STARTED, events.CRASHED, events.LEFT):
-        _take_client(history, moment)
+        _take_client(history, node, moment)
     elif transaction is not None:
-        _take_of(transaction, place, moment)
+        _take_of(transaction, node, place, moment)
 
 
-def _take_client(history: History, moment: Moment) -> None:
+def _take_client(history: History, node: str, moment: Moment) -> None:
     if moment.name == events.CONNECTED:
-        history.homes[moment.node] = moment.fields["home"]
+        if node in history.gone:
+            node = _next_life(history, moment.node)
+        history.homes[node] = moment.fields["home"]
     elif moment.name == events.STARTED:
-        history.started.add(moment.node)
+        history.started.add(node)
     else:
-        history.gone.add(moment.node)
+        history.gone.add(node)
 
 
-def _take_of(transaction: Transaction, place: int, moment: Moment) -> None:
-    name, fields, node = moment.name, moment.fields, moment.node
+def _next_life(history: History, client: str) -> str:
+    """All that it does from now on is beside what has begun."""
+    number = 2 + sum(id_ == client for id_ in history.ids.values())
+    name = history.lives[client] = f"{client} (life {number})"
+    history.ids[name] = client
+    history.started.add(name)
+    return name
+
+
+def _take_of(transaction: Transaction, node: str, place: int, moment: Moment) -> None:
+    name, fields = moment.name, moment.fields
     if name == events.BEGIN:
         transaction.mode, transaction.coordinator, transaction.began = fields["mode"], node, place
     elif name == events.BEGUN:

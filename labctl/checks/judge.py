@@ -49,11 +49,14 @@ def _doubted(verdict: Verdict, result: Result) -> Verdict:
 def understand(result: Result) -> History:
     """The history, as the properties want it; transactions have no place in a common time."""
     lines = [*result.lines(), *_ends(result)]
-    # What was received can be told only when it is known what was issued, perhaps in a later file.
-    later = (events.DELIVERED, events.RECEIVED)
+    # What was received can be told only when it is known what was issued, perhaps in a later file. It could then
+    # not be told which life of a client received it: one that was gone once counts as gone, also if it came back.
+    later, first = (events.DELIVERED, events.RECEIVED), events.CONNECTED
+    others = [line for line in lines if line.name != first and line.name not in later]
     history = read(
         [
-            *(line for line in lines if line.name not in later and not _is_farewell(result, line)),
+            *(line for line in lines if line.name == first),
+            *(line for line in others if not _is_farewell(result, line)),
             *(line for line in lines if line.name in later),
         ]
     )

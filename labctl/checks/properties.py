@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from broker.protocol.filters import Event
-from broker.protocol.hops import Hop, broker_hop, client_hop
+from broker.protocol.hops import Hop, broker_hop
 from labctl.checks import beside, order, serial
 from labctl.checks.anomalies import told
 from labctl.checks.cycles import follows_time
@@ -152,7 +152,8 @@ def convergence(history: History, route: Route, probes: Sequence[Event]) -> Verd
                 continue
             checked += 1
             vain: list[str] = []
-            reached = _walk(history.homes[publisher], client_hop(publisher), event, route, vain)
+            ids = _walk(history.homes[publisher], history.hop_of(publisher), event, route, vain)
+            reached = {history.lives.get(id_, id_) for id_ in ids}
             if reached != wanting - {publisher}:
                 missed, wrong = sorted(wanting - {publisher} - reached), sorted(reached - wanting)
                 faults.append(f"{event} of {publisher} would miss {missed} and wrongly reach {wrong}")
@@ -192,6 +193,8 @@ def liveness(history: History, left: Sequence[str]) -> Verdict:
     for t in history.transactions.values():
         if t.coordinator and t.coordinator not in history.gone and not t.outcome:
             faults.append(f"{t.tx} of {t.coordinator} never ended")
+        if t.reason.endswith("is gone") and t.began >= 0 and not history.gone:
+            faults.append(f"{t.tx} was {t.outcome} because {t.reason}, and nobody is")
         by_brokers = t.outcome == "aborted" and t.reason.startswith(("a conflict", "it comes too late"))
         if by_brokers and _is_alone(history, t):
             faults.append(f"{t.tx} ran alone and was aborted: {t.reason}")

@@ -34,9 +34,12 @@ class SimClient(Verbs):
     ) -> None:
         self.world = world
         self.home = home
+        self.home_hop = broker_hop(home)
         self.is_alive = True
         self.heard_until = 1 << 62
         """Number of the last message to its broker that was not lost with it."""
+        self.deaf_until = world.link_count(self.home_hop, client_hop(client_id))
+        """Number of the last message on the link from its broker that is for an earlier life with its id."""
         self.deliveries: list[tuple[Delivery, str]] = []
         self._arrived = SimFuture()
         self.hop = client_hop(client_id)
@@ -67,7 +70,7 @@ class SimClient(Verbs):
         if not self.is_alive:
             return
         self.is_alive = False
-        sent = self.world.link_count(self.hop, broker_hop(self.home))
+        sent = self.world.link_count(self.hop, self.home_hop)
         self.heard_until = max(1, sent - lost)
         self.world.record(self.client_id, events.CRASHED, {})
         self._gone("its connection broke")
@@ -89,7 +92,7 @@ class SimClient(Verbs):
 
     def send_input(self, message: Input) -> None:
         if self.is_alive:
-            self.world.transmit(self.hop, broker_hop(self.home), message)
+            self.world.transmit(self.hop, self.home_hop, message)
 
     def take(self, message: Input) -> None:
         if isinstance(message, Publish):

@@ -37,6 +37,8 @@ MakeWorld = Callable[..., World]
 DELAY_MS = 1.0
 DEFAULT_RATE = 1e3 / DELAY_MS
 STEPS_MAX = 200_000
+AGAIN_S = 1e-3
+"""So long a client waits that was refused because its id is in use."""
 LIFETIME_S = 60.0
 """The most that a broker gives."""
 
@@ -115,6 +117,28 @@ class Run:
             client.leave()
         else:
             client.go_away(0.01)
+            return
+        if fault.back_after:
+            self.world.at(self.world.now + fault.back_after, self.bring_back, fault)
+
+    def bring_back(self, fault: Fault) -> None:
+        """A client comes back with its id, as soon as the broker lets it in."""
+        world, old = self.world, self.world.clients[fault.client]
+        if old.is_alive:
+            return
+        home = fault.back_at if fault.back_at in world.brokers else old.home
+        client = world.bring_back(fault.client, home, self.answer)
+        if client is None:
+            world.at(world.now + AGAIN_S, self.bring_back, fault)
+        else:
+            world.spawn(self._settle_in(client))
+
+    async def _settle_in(self, client: SimClient) -> None:
+        try:
+            await client.arrived()
+            await self.introduce(client)
+        except ClientError:
+            pass  # it is gone again
 
     async def introduce(self, client: SimClient) -> None:
         """Everybody can ask everybody."""
@@ -126,6 +150,7 @@ class Run:
         if not client.is_alive:
             return
         try:
+            await client.arrived()
             if program.protocol in PLANNED:
                 await self._plan(client, program)
             else:
@@ -168,6 +193,7 @@ class Run:
     async def _regular(self, piece: Regular) -> None:
         client = self.world.clients[piece.client]
         try:
+            await client.arrived()
             for op in piece.body:
                 await regular(client, op)
         except ClientError:

@@ -189,6 +189,10 @@ class World:
         self.transmit(client_hop(client), broker_hop(home), ClientArrived(incarnation))
         return member
 
+    def bring_back(self, client: str, home: str, on_tcm: OnTcm | None = None) -> SimClient | None:
+        """A client that is gone connects again, with its id; None: the broker still knows it, and refuses."""
+        return None if self.brokers[home].state.crt.claims(client) else self.connect(client, home, on_tcm)
+
     # The network
 
     def transmit(self, source: Hop, target: Hop, message: Input) -> None:
@@ -246,7 +250,12 @@ class World:
         broker = self._by_hop.get(target)
         if broker is None:
             client = self.clients.get(name_of(target))
-            if client is not None and client.is_alive:
+            if (
+                client is not None
+                and client.is_alive
+                and number > client.deaf_until
+                and source == client.home_hop
+            ):
                 self.messages += 1
                 client.take(message)
             return

@@ -117,6 +117,18 @@ def a_subscription_ends_while_nobody_advertises() -> Faults:
     return script.run().faults()
 
 
+def a_participant_comes_back_where_others_are_awaited() -> Faults:
+    """H21: the question waits at b3 for R, and the `tcm` to Q is still on its way when there is another Q."""
+    homes = {"C": "b1", "P": "b2", "Q": "b3", "R": "b3", "S": "b1"}
+    script = Script(STAR, homes, [("Q", adv(0)), ("S", sub(0))])
+    script.slow({"R>b3": 20})
+    script.slow({"b0>b3": 60}, at=3.5)
+    script.transaction("C", "s-tx-safe", ask("R", sub(1)), ask("P", ask("Q", pub(0))))
+    script.crash("Q", at=10)
+    script.come_back("Q", at=10.5)
+    return script.run().faults()
+
+
 def an_undecided_record_hides_a_candidate() -> Faults:
     """H20: a plan that will be aborted subscribes to more than what is looked at meanwhile."""
     homes = dict.fromkeys("EDFGH", "b1")

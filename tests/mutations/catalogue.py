@@ -16,6 +16,7 @@ from tests.mutations import (
     ordering,
     planned,
     retiring,
+    returning,
     schedules,
     tables,
     telling,
@@ -48,7 +49,7 @@ class Harmless(Struct, frozen=True):
     reason: str
 
 
-MODULES = (operations, ordering, tables, planned, clients, retiring, telling)
+MODULES = (operations, ordering, tables, planned, clients, retiring, returning, telling)
 
 CAUGHT = (
     # Operations of D-TX and D-TX_NI
@@ -125,6 +126,12 @@ CAUGHT = (
     Caught(planned.subscriptions_stop_on_their_way, "dispatch", "s-tx", 0, "convergence"),
     Caught(planned.stamps_repeat, "dispatch", "s-tx", 1, "liveness"),
     Caught(planned.commits_wait_for_nothing, "disjoint", "s-tx", 10, "recipients"),
+    # Clients that come back
+    Caught(returning.plans_ask_whoever_has_the_id, "returning", "s-tx", 21, "liveness"),
+    Caught(returning.plans_ask_who_has_not_joined, "returning", "s-tx-safe", 37, "liveness"),
+    Caught(returning.steps_of_a_former_life_are_awaited, "returning", "s-tx", 13, "liveness"),
+    Caught(returning.who_comes_back_takes_its_earlier_part_on, "returning", "s-tx-safe", 69, "liveness"),
+    Caught(returning.brokers_do_not_tell_whose_plan_it_is, "dispatch", "s-tx-safe", 0, "liveness"),
     # Clients
     Caught(clients.frames_share_one_queue, "disjoint", "d-tx", 2, "liveness"),
     Caught(clients.operations_are_not_awaited, "dispatch", "d-tx", 1, "consistency"),
@@ -152,6 +159,11 @@ CAUGHT = (
 )
 
 SCHEDULED = (
+    Scheduled(
+        returning.steps_of_a_former_life_are_not_missed,
+        behind.a_participant_comes_back_where_others_are_awaited,
+        "atomicity",
+    ),
     # Behind transactions
     Scheduled(
         retiring.late_is_whoever_has_a_smaller_key, behind.a_slow_one_beside_fast_ones_elsewhere, "liveness"

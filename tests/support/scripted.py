@@ -131,6 +131,10 @@ class Script:
         """Its last `lost` messages are lost with it."""
         self.world.at(self._time(at), lambda: self.world.clients[client].crash(lost))
 
+    def come_back(self, client: str, at: float, home: str = "") -> None:
+        """A client that is gone connects again with its id, where it was or elsewhere, as soon as it is let in."""
+        self.world.at(self._time(at), lambda: self._bring_back(client, home))
+
     # Reading it
 
     def run(self) -> Script:
@@ -248,6 +252,14 @@ class Script:
             for op in started.body:
                 await perform(tx, op, self._label(op))
 
+    def _bring_back(self, client: str, home: str) -> None:
+        self.homes[client] = home or self.homes[client]
+        back = self.world.bring_back(client, self.homes[client], self._on_tcm)
+        if back is None:
+            self.world.at(self.world.now + CROSSING_S / 4, lambda: self._bring_back(client, home))
+        else:
+            self.world.spawn(_settle_in(back))
+
     def _label(self, op: Op) -> bytes:
         self._asked.append(op)
         return str(len(self._asked) - 1).encode()
@@ -275,6 +287,11 @@ class Script:
             else:
                 reached |= self._walk(name_of(hop), f"broker:{broker}", event)
         return reached
+
+
+async def _settle_in(client: SimClient) -> None:
+    await client.arrived()
+    await _introduce(client)
 
 
 async def _introduce(client: SimClient) -> None:

@@ -29,6 +29,8 @@ class Execution(Struct, eq=False):
     voted: bool = False
     bad: str = ""
     """Why not everything in the plan can happen."""
+    lives: dict[str, int] = field(default_factory=dict)
+    """Of the clients in its plan, their incarnations when it was checked."""
     plan: set[int] = field(default_factory=set)
     """All its steps, at the coordinator's edge broker."""
     processed: set[int] = field(default_factory=set)

@@ -36,14 +36,14 @@ from broker.protocol.stx import (
     StepPrepared,
     StepVoid,
 )
-from broker.protocol.vocabulary import Stamp
+from broker.protocol.vocabulary import NO_STAMP, Stamp
 from broker.protocol.wire import brief
 from broker.routing.ready import ProtocolError, Ready
 from broker.routing.state import BrokerState, Guest
 from broker.transactions.machine import Machine
 from broker.transactions.stx.decisions import Decisions
 from broker.transactions.stx.execution import Execution, numbers_in
-from broker.transactions.stx.planning import fault_in, waits
+from broker.transactions.stx.planning import fault_in, hop_in, waits
 from broker.transactions.stx.registry import Registry
 from broker.transactions.stx.steps import Steps
 from broker.transactions.stx.wellformed import RECORD_KINDS, Checker
@@ -100,8 +100,10 @@ class Stx(Machine):
             execution.owed[client].remove(planned)
         else:
             execution.plan.update(numbers_in(planned))
+        stamp = NO_STAMP
         if planned.kind in RECORD_KINDS:
-            message = replace(message, stamp=self._stamp(execution, guest, message))
+            stamp = self._stamp(execution, guest, message)
+        message = replace(message, stamp=stamp, decided=False, lives=tuple(execution.lives.items()))
         return self._step(client_hop(client), message)
 
     def _stamp(self, execution: Execution, guest: Guest, message: Step) -> Stamp:
@@ -127,7 +129,7 @@ class Stx(Machine):
         planned, client = message.planned, message.planned.client
         owed = execution.owed.get(client, ())
         if client == message.coordinator and all(planned.step != other.step for other in owed):
-            return fault_in(self._state, planned, list(message.before))
+            return fault_in(self._state, execution, planned, list(message.before))
         if planned not in owed:
             raise ProtocolError(f"{client} was not asked for step {planned.step} of {message.tx}")
         return ""
@@ -145,6 +147,7 @@ class Stx(Machine):
             return self._too_late(source, message)
         execution = self._registry.execution(message.tx, message.coordinator)
         execution.safe = message.safe
+        execution.lives.update(message.lives)
         if source not in self._state.neighbours:
             execution.touched.add(name_of(source))
         if execution.status == "aborted":
@@ -195,7 +198,7 @@ class Stx(Machine):
         is_voted = execution.voted and not execution.brokers and isinstance(message, StepCommit)
         if not execution.bad and not is_voted and numbers != execution.plan:
             raise ProtocolError(f"{message.tx} is to end without all of its steps")
-        return self._term(client_hop(client), message)
+        return self._term(client_hop(client), replace(message, lives=tuple(execution.lives.items())))
 
     def _term_from_broker(self, source: Hop, message: StepPrepare | StepCommit) -> Ready:
         self._checker.check_before(message.before)
@@ -203,6 +206,7 @@ class Stx(Machine):
 
     def _term(self, source: Hop, message: StepPrepare | StepCommit) -> Ready:
         execution, ready = self._registry.execution(message.tx, message.coordinator), Ready([], [])
+        execution.lives.update(message.lives)
         if execution.status == "active":
             execution.term = (message, source)
             self._pump(execution, ready)
@@ -254,7 +258,9 @@ class Stx(Machine):
     def _missing(self, execution: Execution, steps: Iterable[Before]) -> str:
         """Whether somebody is gone whose steps have not all been seen here."""
         for before in steps:
-            if before.step not in execution.processed and self._state.hop_to(before.client) is None:
+            if before.step in execution.processed:
+                continue
+            if hop_in(self._state, execution, before.client) is None:
                 return brief(f"participant {before.client} is gone")
         return ""
 
@@ -317,6 +323,7 @@ class Stx(Machine):
     def client_left(self, client: str) -> Ready:
         hop, ready = client_hop(client), Ready([], [])
         for execution in tuple(self.open.values()):
+            execution.touched.discard(client)
             owed = execution.owed.pop(client, None)
             if execution.status != "active":
                 self._decisions.forget_client(execution, hop, ready)

@@ -40,6 +40,7 @@ class Registry:
             guest.plans = number
             execution = self.execution(tx, client)
             execution.is_home = True
+            execution.lives[client] = guest.incarnation
             execution.deadline = self._state.now + self._state.limits.plan_lifetime_ms / 1e3
         return execution
 

@@ -13,6 +13,7 @@ from broker.protocol.stx import Planned, Step, StepDone, StepEcho
 from broker.routing.ready import Ready
 from broker.routing.state import BrokerState
 from broker.transactions.stx.execution import Echo, Execution
+from broker.transactions.stx.planning import hop_in
 
 
 class Steps:
@@ -95,10 +96,12 @@ class Steps:
 
     def _control(self, execution: Execution, message: Step, ready: Ready) -> Sequence[Planned]:
         planned = message.planned
-        hop = self._state.hop_to(planned.target)
-        if hop is None or (is_client(hop) and planned.target not in self._state.guests):
+        hop = hop_in(self._state, execution, planned.target)
+        if hop is None:
             return planned.nested
         if is_client(hop):
+            if not self._state.guests[planned.target].joined:
+                return planned.nested
             execution.touched.add(planned.target)
             execution.owed.setdefault(planned.target, []).extend(planned.nested)
         ready.sends.append((hop, message))

@@ -184,6 +184,7 @@ GENERATORS: dict[str, Generator] = {
     "circular": windows.circular,
     "beside": windows.beside,
     "lost": windows.lost,
+    "returning": windows.returning,
     "bursts": bursts,
     "turns": windows.turns,
     "sequel": windows.sequel,

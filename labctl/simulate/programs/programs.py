@@ -68,6 +68,10 @@ class Fault(Struct, frozen=True):
     time: float
     lost: int = 0
     """Of its last messages."""
+    back_after: float = 0.0
+    """So long after it is gone it wants to come back, with its id, and knows nothing; 0: it stays away."""
+    back_at: str = ""
+    """At which broker; empty: where it was."""
 
 
 class Program(Struct, frozen=True):

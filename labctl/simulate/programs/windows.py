@@ -157,3 +157,35 @@ def sequel(seed: int, protocols: Sequence[Protocol]) -> Program:
         start = SPAN_S * (1 + 4 * random.random())
         maker.regular.append(Regular(client, start, (maker.change(), maker.publication(), maker.change())))
     return maker.program()
+
+
+def returning(seed: int, protocols: Sequence[Protocol]) -> Program:
+    """Clients go and come back with their ids, there or elsewhere, while others ask them; they know nothing then."""
+    maker = Maker("returning", seed, protocols)
+    random, clients = maker.random, maker.clients
+    for client in clients:
+        maker.setup += [(client, Op("adv", "d", VALUES))] if random.random() < 0.6 else []
+        maker.setup += [(client, maker.change("d", ("sub",)))] if random.random() < 0.4 else []
+    struck = random.sample(clients, random.randint(1, 2))
+    for client in struck:
+        kind, time = random.choice(("crash", "leave")), random.random() * SPAN_S / 2
+        back_after = 10 ** random.uniform(-4, -2)
+        back_at = random.choice((*maker.brokers, "", ""))
+        fault = Fault(kind, client, time, random.choice((0, 0, 1)), back_after, back_at)  # type: ignore[arg-type]
+        maker.faults.append(fault)
+        if random.random() < 0.3:
+            again = time + back_after + random.random() * SPAN_S / 3
+            maker.faults.append(Fault("crash", client, again, 0, back_after))
+        if random.random() < 0.4:
+            said = (Op("adv", "d", VALUES), maker.change("d", ("sub",)), maker.publication())
+            maker.regular.append(Regular(client, time + back_after + SPAN_S / 10, said))
+    for _ in range(random.randint(2, 4)):
+        coordinator, *others = random.sample(clients, 3)
+        coordinator = random.choice((coordinator, random.choice(struck)))
+        body: tuple[Op, ...] = (maker.publication(),)
+        for client in (c for c in (*others, random.choice(struck)) if c != coordinator):
+            changes = [maker.change("d", ("sub", "usub", "adv")) for _ in range(random.randint(1, 2))]
+            asked = Op("tcm", to=client, nested=((client, (*changes, *body)),))
+            body = (asked, *body) if random.random() < 0.5 else (asked,)
+        maker.add(coordinator, random.choice(maker.protocols), body)
+    return maker.program()

@@ -40,7 +40,9 @@ def _transaction(transaction: TxProgram) -> str:
 
 def _fault(fault: Fault) -> str:
     lost = f", and its last {fault.lost} messages with it" if fault.lost and fault.kind == "crash" else ""
-    return f"{fault.client} {WORDS[fault.kind]}{lost}"
+    back = f"; it comes back after {1e3 * fault.back_after:.1f} ms" if fault.back_after else ""
+    where = f" at {fault.back_at}" if fault.back_at else ""
+    return f"{fault.client} {WORDS[fault.kind]}{lost}{back}{where}"
 
 
 def body(operations: Iterable[Op]) -> str:
