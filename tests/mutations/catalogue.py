@@ -131,6 +131,13 @@ CAUGHT = (
     Caught(returning.plans_ask_who_has_not_joined, "returning", "s-tx-safe", 37, "liveness"),
     Caught(returning.steps_of_a_former_life_are_awaited, "returning", "s-tx", 13, "liveness"),
     Caught(returning.who_comes_back_takes_its_earlier_part_on, "returning", "s-tx-safe", 69, "liveness"),
+    Caught(
+        returning.a_former_life_counts_as_a_client_of_the_new_ones_broker,
+        "returning",
+        "s-tx",
+        1340,
+        "liveness",
+    ),
     Caught(returning.brokers_do_not_tell_whose_plan_it_is, "dispatch", "s-tx-safe", 0, "liveness"),
     # Clients
     Caught(clients.frames_share_one_queue, "disjoint", "d-tx", 2, "liveness"),

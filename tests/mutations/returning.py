@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from broker.protocol.hops import Hop
+from broker.protocol.stx import Before
 from broker.routing.state import BrokerState, Guest
 from broker.transactions.stx import machine as machine_module
 from broker.transactions.stx import planning as planning_module
@@ -75,3 +76,19 @@ def brokers_do_not_tell_whose_plan_it_is(patch: pytest.MonkeyPatch) -> None:
         return original(self, source, changed(message, lives=()))
 
     replace(patch, Stx, "_term", term)
+
+
+def a_former_life_counts_as_a_client_of_the_new_ones_broker(patch: pytest.MonkeyPatch) -> None:
+    """S-TX (H21): only the edge broker of an advertiser waits for the echo, and that is where it was."""
+
+    def waits(original: Any, state: BrokerState, execution: Execution, planned: Any, before: Before) -> bool:
+        if before.step in execution.processed:
+            is_next = (
+                planned is not None and planned.kind in ("pub", "tcm") and planned.client == before.client
+            )
+            is_ours = before.kind == "adv" and before.client in state.guests
+            return is_ours and is_next and before.step not in execution.echoed
+        answer: bool = original(state, execution, planned, before)
+        return answer
+
+    replace(patch, machine_module, "waits", waits)
