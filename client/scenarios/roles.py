@@ -21,7 +21,7 @@ from client.core.session import Delivery
 from client.scenarios import catalogue
 from client.scenarios.approaches import approach_of
 from client.scenarios.attempts import Attempt, Report
-from client.scenarios.stage import Cast, Options, ScenarioError, Stage, instance_of
+from client.scenarios.stage import Cast, Options, ScenarioError, Stage, instance_of, told
 
 READY_S = 0.1
 """Between two calls of a member that has not been answered."""
@@ -73,8 +73,8 @@ class Role(ABC):
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except ClientError as error:
-            self.errors.append(f"{self.name}: {error}")
+        except Exception as error:  # noqa: BLE001 - somebody's own scenario may raise anything, and it must be told
+            self.errors.append(f"{self.name}: {told(error)}")
 
     async def say(self, space: str, to: str, **rest: Any) -> None:
         await self.stage.session.publish(self.cast.in_(space, to=to, **rest))
@@ -253,6 +253,10 @@ class Coordinator(Role):
             attempt.outcome, attempt.reason = "aborted", str(error)
         except OutcomeUnknown as error:
             attempt.outcome, attempt.reason = "unknown", str(error)
+        except ClientError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a mistake in somebody's code is the end of this attempt alone
+            attempt.outcome, attempt.reason = "unknown", told(error)
         attempt.ended = stage.clock()
         if attempt.outcome not in ("aborted", "unknown"):
             stage.call_later(self.options.patience_s, lambda: resolve(attempt.arrived))
@@ -272,10 +276,16 @@ class Coordinator(Role):
     async def as_transaction(self, attempt: Attempt, protocol: str) -> None:
         """As one transaction of a protocol of the brokers; raises what keeps it from committing."""
         async with self.stage.session.transaction(protocol) as tx:
-            if isinstance(tx, Plan):
-                self.fill(tx, attempt)
-            else:
-                await self.within(tx, attempt)
+            try:
+                if isinstance(tx, Plan):
+                    self.fill(tx, attempt)
+                else:
+                    await self.within(tx, attempt)
+            except ClientError:
+                raise
+            except Exception as error:
+                # A block that raises is aborted, and its history says why.
+                raise TransactionAborted(told(error)) from error
         attempt.outcome = "committed"
 
     async def _order(self, what: str, state: str) -> None:

@@ -7,12 +7,15 @@ names its process, so that copies of a scenario in one overlay have nothing in c
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import PurePath
+from traceback import extract_tb
 from typing import Any
 
 from msgspec import Struct
 
 from broker.protocol.filters import Event
 from broker.protocol.vocabulary import S_TX_SAFE
+from client.core.errors import ClientError
 from client.core.port import Port, resolve
 from client.core.verbs import Verbs
 
@@ -89,6 +92,15 @@ class Options(Load, frozen=True):
 
 class ScenarioError(Exception):
     """A scenario that cannot be played; the text says why."""
+
+
+def told(error: Exception) -> str:
+    """Of an error of the client library its sentence; of any other, a mistake in somebody's code, also where it is."""
+    if isinstance(error, ClientError | ScenarioError):
+        return str(error)
+    place = extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" ({PurePath(frame.filename).name}, line {frame.lineno})" for frame in place)
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def instance_of(event: Event) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from labctl.checks.verdict import lines_of
 from labctl.commands.options import WHERE, DryRun, Json, OnLab
-from labctl.exits import CHECK_FAILED, INFRASTRUCTURE, UsageProblem
+from labctl.exits import CHECK_FAILED, INFRASTRUCTURE, OUTCOME_UNKNOWN, UsageProblem
 from labctl.output import Output
 from labctl.results.problem import ending_with
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Run experiments.")
 
 RESULTS = Path("results")
+REASONS_SHOWN = 3
+"""Why a repetition is not valid; `labctl check` tells more of them."""
 PLAIN = ("stalls=false", "step_ms=50")
 """The one configuration of BL-WAIT that everything else is compared with."""
 
@@ -120,7 +123,8 @@ def experiment(  # noqa: PLR0913, PLR0917 - each option is one choice about the 
 
     Cells come in a seeded random order, with a warm-up and a new placement in
     each repetition. Ctrl-C loses at most the one that is running; --resume
-    goes on. Ends with 1 if a repetition has failed.
+    goes on. Each is judged when it has finished, as by labctl check. Ends with
+    1 if one has failed or is invalid, with 3 if one could not be judged.
     """
     out = Output(json)
     if list_:
@@ -178,10 +182,18 @@ def _run(out: Output, request: RunRequest) -> None:
     out.document(report)
     if not out.json:
         out.say(f"{report.done} of {report.total} repetitions are in {report.folder}")
+        if report.done:
+            out.say(f"{report.committed} of {report.transactions} transactions committed: {report.answer}")
         for label in report.failed:
             out.say(f"failed: {label}")
-    if report.failed:
+        for label, reasons in report.reasons.items():
+            for text in reasons[:REASONS_SHOWN]:
+                for line in lines_of(label, text):
+                    out.say(line)
+    if report.failed or report.answer == "invalid":
         raise typer.Exit(CHECK_FAILED)
+    if report.answer == "unknown":
+        raise typer.Exit(OUTCOME_UNKNOWN)
 
 
 @ending_with(INFRASTRUCTURE)

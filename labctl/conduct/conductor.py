@@ -17,6 +17,9 @@ from msgspec.structs import replace
 
 from broker.protocol.events import Detail
 from client.scenarios.stage import Disruption
+from labctl.checks import repetition
+from labctl.checks.repetition import Judged
+from labctl.checks.verdict import Answer, worst
 from labctl.conduct import calibrations
 from labctl.conduct.calibrations import Setting, Where
 from labctl.conduct.request import CalibrationRequest, Request, RunRequest
@@ -25,7 +28,7 @@ from labctl.exits import LabError
 from labctl.experiment import experiment, schedule, selection
 from labctl.experiment.experiment import Cell, Experiment, Links
 from labctl.experiment.schedule import Profile, Unit
-from labctl.results import layout, provenance, resuming, writing
+from labctl.results import accounts, layout, provenance, resuming, writing
 from labctl.results.documents import read_json, write_json
 from labctl.results.resuming import ResumeRefused
 from labctl.results.writing import Folder
@@ -181,6 +184,13 @@ class Report(Struct, frozen=True):
     """Repetitions that are finished, those of before a resume included."""
     total: int
     failed: tuple[str, ...]
+    answer: Answer = "unknown"
+    """The worst verdict on any of those that are finished."""
+    transactions: int = 0
+    """That were to be committed in them."""
+    committed: int = 0
+    reasons: dict[str, list[str]] = {}
+    """By repetition, why it is not valid."""
 
 
 def open_folder(request: RunRequest, what: Order) -> Folder:
@@ -225,6 +235,7 @@ def carry_out(request: RunRequest, folder: Folder, what: Order, site: Site, view
         }
     )
     failed = [unit.label for unit in left if unit not in todo]
+    judged: dict[tuple[str, int], Judged] = {}
     in_a_row = 0
     for place, unit in enumerate(todo):
         view.started(unit, pace.left_s([each.cell.id for each in todo[place:]]))
@@ -245,9 +256,30 @@ def carry_out(request: RunRequest, folder: Folder, what: Order, site: Site, view
             continue
         in_a_row = 0
         pace.took(unit.cell.id, ran.seconds)
+        if ran.judged is not None:
+            judged[unit.key] = ran.judged
         view.finished(unit, ran, pace.left_s([each.cell.id for each in todo[place + 1 :]]))
     folder.clear_unfinished()
-    return Report(str(folder.path), len(folder.finished()), len(what.units()), tuple(failed))
+    everything = [(unit, judged.get(unit.key) or _judged(folder, unit)) for unit in _finished(folder, what)]
+    return Report(
+        str(folder.path),
+        len(folder.finished()),
+        len(what.units()),
+        tuple(failed),
+        worst([each.answer for _, each in everything]),
+        sum(each.transactions for _, each in everything),
+        sum(each.committed for _, each in everything),
+        {unit.label: each.reasons for unit, each in everything if each.answer != "valid"},
+    )
+
+
+def _finished(folder: Folder, what: Order) -> list[Unit]:
+    done = folder.finished()
+    return [unit for unit in what.units() if unit.key in done]
+
+
+def _judged(folder: Folder, unit: Unit) -> Judged:
+    return repetition.judge(accounts.load(folder.path / layout.repetition(*unit.key)))
 
 
 def _one(
@@ -256,7 +288,7 @@ def _one(
     staged = folder.start(*unit.key)
     ran = runner.run(what.job(unit, wait_ms), staged, site, view.progress, keep)
     folder.finish(staged, *unit.key)
-    return ran
+    return replace(ran, judged=_judged(folder, unit))
 
 
 def _calibrated(

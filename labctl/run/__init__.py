@@ -6,6 +6,6 @@
     station.py    our end of the line to the agent of one host
     observer.py   asking the brokers of a run, through a process that runs among them
 
-May import: client.scenarios, labctl, labctl.experiment, labctl.host, labctl.overlay, labctl.results,
-playbooks.
+May import: client.scenarios, labctl, labctl.checks, labctl.experiment, labctl.host, labctl.overlay,
+labctl.results, playbooks.
 """

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from client.scenarios.stage import Disruption
+from labctl.checks.repetition import Judged
 from labctl.exits import LabError
 from labctl.experiment import client_processes
 from labctl.experiment.client_processes import Given, Line, Record
@@ -79,6 +80,8 @@ class Ran(Struct, frozen=True):
     records: tuple[Record, ...]
     seconds: float
     """All of it, start and stop included."""
+    judged: Judged | None = None
+    """When it has finished and counts."""
 
 
 def run(

@@ -116,6 +116,10 @@ def outcome(ran: Ran) -> str:
     wrong = sum(record.correct is False for record in counted)
     uncommitted = sum(record.outcome != "committed" for record in counted)
     latencies = sorted(client_processes.latencies_ms(ran.records))
+    judged = ran.judged
+    if judged is not None and judged.answer != "valid":
+        # With its first reason, which says how many have committed.
+        return f"{judged.answer.upper()}: {next(iter(judged.reasons), 'nothing to judge by')}"
     parts = [f"{len(counted)} transactions"]
     if latencies:
         parts.append(f"median {latencies[len(latencies) // 2]:.1f} ms")

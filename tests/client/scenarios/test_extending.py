@@ -61,6 +61,8 @@ def test_the_example_runs_and_its_claims_are_judged(tmp_path: Path) -> None:
     made = json.loads((tmp_path / "results/stream/latest/run.json").read_text())
     assert {"module mine.stream", "module mine.stubborn"} <= set(made["code"])
 
+    assert (ran["answer"], ran["committed"], ran["transactions"], ran["reasons"]) == ("valid", 1350, 1350, {})
+
     _, document = labctl(tmp_path, *report[1:])
     cells = {cell["id"]: cell for cell in document["cells"]}
     assert {cell["parameters"]["approach"] for cell in cells.values()} == {"d-tx", "s-tx", "mine.stubborn"}
@@ -68,3 +70,26 @@ def test_the_example_runs_and_its_claims_are_judged(tmp_path: Path) -> None:
     judged = {claim["id"]: claim for claim in document["claims"]}
     assert set(judged) == {"M1", "M2"}
     assert all(claim["measured"] > 0 and claim["interval"] for claim in judged.values())
+
+
+def test_a_slip_of_the_hand_in_it_is_no_success_and_is_told_everywhere(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    program = tmp_path / "mine" / "stream.py"
+    program.write_text(program.read_text().replace("frame.publish(", "frame.publsh("))
+    code, ran = labctl(tmp_path, "run", "experiment", "stream.yaml", "--profile", "quick")
+    assert (code, ran["done"], ran["answer"]) == (1, 3, "invalid")
+    assert (ran["committed"], ran["transactions"]) == (50, 150), "those of S-TX, which publishes a plan"
+    wrong = {f"mine.stream-{approach}-b3-k1-c1" for approach in ("d-tx", "mine.stubborn")}
+    assert {label.split()[0] for label in ran["reasons"]} == wrong
+    because = "0 of 50 transactions committed (50 aborted: AttributeError: 'Transaction' object has no attribute 'publsh' (stream.py, line "
+    assert all(because in reasons[0] for reasons in ran["reasons"].values())
+
+    code, checked = labctl(tmp_path, "check", "results/stream/latest")
+    verdicts = {part["cell"]: part["verdict"] for part in checked["repetitions"]}
+    assert (code, checked["answer"]) == (1, "invalid")
+    assert {cell for cell, verdict in verdicts.items() if verdict == "invalid"} == wrong
+
+    code, document = labctl(tmp_path, "report", "results/stream/latest", "--claims", "claims.yaml")
+    assert (code, {cell["id"]: cell["verdict"] for cell in document["cells"]}) == (1, verdicts)
+    for cell in document["cells"]:
+        assert any(because in text for text in cell["warnings"]) is (cell["id"] in wrong)

@@ -2,92 +2,27 @@
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable, Sequence
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 import pytest
 
+from labctl.checks import repetition
+from labctl.checks.repetition import Judged
+from labctl.checks.verdict import Answer, Verdict
 from labctl.conduct import calibrations, conductor
 from labctl.conduct.calibrations import Setting, Stale
-from labctl.conduct.conductor import GaveUp, Order, Report, View
+from labctl.conduct.conductor import GaveUp, Order
 from labctl.conduct.request import CalibrationRequest, RunRequest
 from labctl.conduct.wait_search import Calibration, CalibrationFailed
-from labctl.experiment.schedule import PROFILES, Unit
-from labctl.results import provenance
-from labctl.results.documents import read_json, write_json
+from labctl.experiment.schedule import PROFILES
+from labctl.results import accounts, provenance
+from labctl.results.documents import read_json
 from labctl.results.resuming import ResumeRefused
 from labctl.results.writing import Folder
 from labctl.run import runner
 from labctl.run.crew import CrewError
-from labctl.run.places import Post, Site
-from labctl.run.runner import Job, Progress, Ran, Watch
-from labctl.run.station import HostLost, News
-
-QUICK = PROFILES["quick"]
-
-
-class Runner:
-    """Takes the place of `runner.run`; fails or is interrupted where it is told to."""
-
-    def __init__(self) -> None:
-        self.jobs: list[Job] = []
-        self.failing: Callable[[Job], BaseException | None] = lambda job: None
-
-    def __call__(self, job: Job, folder: Path, site: Site, watch: Watch, keep: bool) -> Ran:
-        self.jobs.append(job)
-        watch(Progress("running", 1, 2))
-        error = self.failing(job)
-        if error is not None:
-            raise error
-        write_json(folder / "cell.json", {"cell": job.unit.cell.id})
-        return Ran((), 1.0)
-
-    @property
-    def keys(self) -> list[tuple[str, int]]:
-        return [job.unit.key for job in self.jobs]
-
-
-class Silent:
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-
-    def say(self, text: str) -> None: ...
-    def calibrating(self, cell: str, number: int, total: int) -> None: ...
-    def started(self, unit: Unit, left_s: float) -> None: ...
-    def progress(self, progress: Progress) -> None: ...
-    def finished(self, unit: Unit, ran: Ran, left_s: float) -> None: ...
-    def failed(self, unit: Unit, reason: str, kept: Path) -> None:
-        self.reasons.append(reason)
-
-
-class Nowhere:
-    """Where nothing is ever started: the runner is replaced."""
-
-    inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
-    posts: tuple[Post, ...] = ()
-
-    def place(self, brokers: Sequence[str], clients: Sequence[str]) -> dict[str, Post]:
-        raise NotImplementedError
-
-    def workplace(self, folder: Path, post: Post) -> PurePosixPath:
-        raise NotImplementedError
-
-    def gather(self, folder: Path, clear: bool) -> list[str]:
-        raise NotImplementedError
-
-    def recover(self) -> None:
-        raise NotImplementedError
-
-    def describe(self) -> dict[str, Any]:
-        return {"kind": "somewhere", "lab": "l"}
-
-    def machine(self) -> dict[str, Any]:
-        return {"cpus": 2, "model": "a model"}
-
-    def facts(self) -> dict[str, Any]:
-        return {"hosts": {}}
+from labctl.run.station import HostLost
+from tests.support.conducting import QUICK, Nowhere, Runner, Silent, carry_out, order
 
 
 @pytest.fixture(autouse=True)
@@ -110,29 +45,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Setting]:
     return settings
 
 
-def order(*only: str, name: str = "base", repeat: int = 2, **others: Any) -> Order:
-    return conductor.order(RunRequest(name=name, profile=QUICK, only=only, repeat=repeat, **others))
-
-
-def carry_out(
-    root: Path,
-    folder: Folder,
-    what: Order,
-    view: View | None = None,
-    recalibrate: bool = False,
-    keep_on_failure: bool = False,
-) -> Report:
-    """What is left of it, nowhere."""
-    request = RunRequest(
-        name=what.name,
-        profile=what.profile,
-        results=root,
-        recalibrate=recalibrate,
-        keep_on_failure=keep_on_failure,
-    )
-    return conductor.carry_out(request, folder, what, Nowhere(), view or Silent())
-
-
 def carried_out(root: Path, what: Order) -> Folder:
     folder = conductor.begin(root, what)
     carry_out(root, folder, what)
@@ -143,6 +55,26 @@ def test_nodes_write_down_as_much_as_was_asked_for(tmp_path: Path, run: Runner) 
     folder = carried_out(tmp_path, order("approach=s-tx", "stalls=false", repeat=1, history="all"))
     assert {job.history_detail for job in run.jobs} == {"all"}
     assert folder.run["resolved"]["history"] == "all"
+
+
+def test_every_finished_repetition_is_judged_also_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = order("approach=s-tx,d-tx", "stalls=false")
+    answers: dict[str, Answer] = {"s-tx": "valid", "d-tx": "invalid"}
+
+    def judge(folder: Path) -> Judged:
+        answer = answers["d-tx" if "d-tx" in str(folder) else "s-tx"]
+        return Judged(answer, (Verdict("commits", answer, 3, ("none",)),), 3, 3 if answer == "valid" else 0)
+
+    monkeypatch.setattr(accounts, "load", lambda folder: folder)
+    monkeypatch.setattr(repetition, "judge", judge)
+    folder = conductor.begin(tmp_path, what)
+    for _ in ("begun", "resumed"):
+        report = carry_out(tmp_path, folder, what)
+        assert (report.answer, report.committed, report.transactions) == ("invalid", 6, 12)
+        bad = {unit.label for unit in what.units() if unit.cell.approach == "d-tx"}
+        assert report.reasons == {label: ["commits: none"] for label in bad}
 
 
 def test_every_repetition_of_every_cell_is_run_once_and_kept(tmp_path: Path, run: Runner) -> None:

@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from labctl.checks.repetition import Judged
+from labctl.checks.verdict import Answer, Verdict
 from labctl.commands.views.run import duration, outcome, watching
 from labctl.experiment.client_processes import Record
 from labctl.experiment.experiment import Cell
@@ -45,6 +48,14 @@ def test_the_warm_up_is_not_part_of_what_is_told() -> None:
 
 def test_what_is_not_committed_is_told() -> None:
     assert "1 not committed" in outcome(Ran((record(2, 0.1, outcome="unknown"),), 1.0))
+
+
+@pytest.mark.parametrize("answer", ["invalid", "unknown"])
+def test_of_a_repetition_that_does_not_count_it_is_told_why_instead(answer: Answer) -> None:
+    verdict = Verdict("commits", answer, 3, ("0 of 3 transactions committed (3 aborted: late)",))
+    told = outcome(replace(RAN, judged=Judged(answer, (verdict,), 3, 0)))
+    assert told == f"{answer.upper()}: commits: 0 of 3 transactions committed (3 aborted: late)"
+    assert outcome(replace(RAN, judged=Judged("valid", (), 3, 3))) == outcome(RAN)
 
 
 def test_a_log_gets_plain_lines_with_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
