@@ -12,5 +12,7 @@
     spaces.py       which operations touch an event, looked up and not asked one by one
     verdict.py      what a check says
 
+    quiet/          what must hold when nothing is under way any more
+
 May import: broker.matching, broker.protocol, broker.routing, client.scenarios, labctl.results.
 """

@@ -14,5 +14,5 @@
     views/        a schedule as people look at it
 
 May import: broker, broker.gate, broker.matching, broker.protocol, broker.routing, client.core,
-client.scenarios, client.scenarios.cases, labctl.checks, labctl.simulate.programs.
+client.scenarios, client.scenarios.cases, labctl.checks, labctl.checks.quiet, labctl.simulate.programs.
 """

@@ -15,6 +15,7 @@ from client.core.errors import ClientError, SessionClosed
 from client.core.transactions import Frame, Tcm
 from labctl.checks import properties
 from labctl.checks.history import History, read
+from labctl.checks.quiet.tables import tables
 from labctl.checks.verdict import Verdict
 from labctl.simulate.clients import SimClient
 from labctl.simulate.programs.generate import VALUES
@@ -39,8 +40,6 @@ DEFAULT_RATE = 1e3 / DELAY_MS
 STEPS_MAX = 200_000
 AGAIN_S = 1e-3
 """So long a client waits that was refused because its id is in use."""
-LIFETIME_S = 60.0
-"""The most that a broker gives."""
 
 
 class Result(Struct):
@@ -59,7 +58,12 @@ class Run:
         self._program = program
         self._tcms = labelled(program)
         self._rates = {tuple(link.split(">")): 1e3 / mean_ms for link, mean_ms in program.slowness.items()}
-        self.world = make_world(program.links, program.brokers, program.seed, self._latency, traces=traces)
+        conditions = program.conditions
+        self.world = make_world(
+            program.links, program.brokers, program.seed, self._latency, conditions.overlap,
+            conditions.limits, traces=traces,
+        )  # fmt: skip
+        self.world.conditions = conditions
         self.errors: list[str] = []
 
     def execute(self) -> Result:
@@ -161,7 +165,7 @@ class Run:
             self.errors.append(f"{type(error).__name__}: {error}")
 
     async def _dynamic(self, client: SimClient, number: int, program: TxProgram) -> None:
-        async with client.transactions.begin(program.protocol, lifetime_s=LIFETIME_S) as tx:  # type: ignore[arg-type]
+        async with client.transactions.begin(program.protocol, lifetime_s=program.lifetime_ms / 1e3) as tx:  # type: ignore[arg-type]
             for place, op in enumerate(program.body):
                 if place == program.aborts_after:
                     break
@@ -207,6 +211,7 @@ class Run:
     def judge(self, messages: int) -> Result:
         world, program = self.world, self._program
         history = read(world.moments)
+        states = {name: broker.state for name, broker in world.brokers.items()}
         verdicts = [
             properties.atomicity(history, program.brokers),
             properties.consistency(history),
@@ -214,6 +219,7 @@ class Run:
             properties.recipients(history),
             properties.convergence(history, self._route, self._probes()),
             properties.liveness(history, [*self.errors, *self.left()]),
+            tables(states, self._probes()),
         ]
         return Result(world, history, verdicts, messages)
 

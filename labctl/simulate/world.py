@@ -23,6 +23,7 @@ from broker.protocol.messages import Forget, Over, Publish
 from broker.routing.joining import ClientArrived, ClientGone
 from broker.routing.ready import ProtocolError, Ready
 from labctl.simulate.clients import OnTcm, SimClient
+from labctl.simulate.programs.programs import Conditions
 from labctl.simulate.tasks import SimFuture, Task
 
 Tree = Iterable[tuple[str, str]]
@@ -30,7 +31,6 @@ Latency = Callable[[Random, Hop, Hop], float]
 Happening = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 """When, which of those at the same time, what, and with which arguments."""
 
-EXPIRE_S = 0.5
 TIDYING = frozenset({Over, Forget})
 
 
@@ -109,6 +109,8 @@ class World:
         self.passages: list[Passage] = []
         self.strays: list[Stray] = []
         self.keeps_history = True
+        self.conditions = Conditions(overlap, limits=limits or Limits())
+        """Clocks and times may be changed before anything is open."""
         self._traces = traces
         self._latency: Latency = latency or (lambda random, source, target: random.expovariate(1000.0))
         self._heap: list[Happening] = []
@@ -266,15 +268,20 @@ class World:
         self._take(broker, source, message)
         if not self._is_expiring and broker.has_open_transactions:
             self._is_expiring = True
-            self.at(self.now + EXPIRE_S, self._expire)
+            self.at(self.now + self.conditions.expire_s, self._expire)
 
     def _take(self, broker: Broker, source: Hop, message: Input) -> None:
         try:
-            ready = broker.handle(self.now, source, message)
+            ready = broker.handle(self._time_at(broker), source, message)
         except ProtocolError as error:
             self.strays.append(Stray(broker.id, source, message, str(error)))
             return
         self._let_out(broker, ready)
+
+    def _time_at(self, broker: Broker) -> float:
+        """By the broker's own clock."""
+        clock = self.conditions.clocks.get(broker.id)
+        return self.now if clock is None else clock.offset_s + clock.rate * self.now
 
     def _let_out(self, broker: Broker, ready: Ready) -> None:
         self._gates[broker.id].submit(ready.entries, self._carry_out, broker.id, ready)
@@ -289,10 +296,10 @@ class World:
         self._is_expiring = False
         for broker in self.brokers.values():
             if broker.has_open_transactions:
-                self._let_out(broker, broker.expire(self.now))
+                self._let_out(broker, broker.expire(self._time_at(broker)))
         if len(self._heap) and any(b.has_open_transactions for b in self.brokers.values()):
             self._is_expiring = True
-            self.at(self.now + EXPIRE_S, self._expire)
+            self.at(self.now + self.conditions.expire_s, self._expire)
 
     def _perform(self, broker: str, sends: Sends) -> None:
         source = broker_hop(broker)

@@ -19,6 +19,7 @@ from client.core.errors import ClientError
 from client.core.transactions import Frame, Tcm, Transaction
 from labctl.checks import properties
 from labctl.checks.history import History, read
+from labctl.checks.quiet.tables import tables
 from labctl.simulate.clients import SimClient
 from labctl.simulate.programs.programs import Op, as_plan, perform
 from labctl.simulate.runner import regular
@@ -185,6 +186,7 @@ class Script:
                 history, lambda broker, event, hop: brokers[broker].routing.next_hops(event, hop), probes
             ),
             properties.liveness(history, [*self.errors, *self.residue()]),
+            tables({name: broker.state for name, broker in brokers.items()}, probes),
         ]
         return [(verdict.property, text) for verdict in verdicts for text in verdict.faults]
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+from broker.protocol.filters import Overlap
+from broker.protocol.limits import Limits
 from broker.protocol.vocabulary import PLANNED, Protocol
-from labctl.simulate.programs.programs import Fault, Op, Program, Regular, TxProgram
+from labctl.simulate.programs.programs import Clock, Conditions, Fault, Op, Program, Regular, TxProgram
 
 VALUES = (0, 1, 2, 3)
 BROKERS_MAX = 9
 SPAN_S = 0.03
 """Transactions start within so much virtual time."""
+DRIFT_MAX = 0.05
+"""By so much a clock is faster or slower; a real one by a ten thousandth, in a long transaction."""
+OVERLAP_ANY = 0.1
 
 Generator = Callable[[int, Sequence[Protocol]], Program]
 
@@ -40,6 +45,8 @@ class Maker:
         self.regular: list[Regular] = []
         self.faults: list[Fault] = []
         self.spaces: tuple[str, ...] = ("d",)
+        self.limits = Limits()
+        self.expire_s = 0.5
 
     def values(self) -> tuple[int, ...]:
         random = self.random
@@ -125,5 +132,15 @@ class Maker:
                         slowness[f"{source}>{target}"] = 10 ** self.random.uniform(-1.5, 1.0)
         return Program(
             self.links, self.brokers, self.homes, tuple(self.setup), tuple(self.transactions),
-            tuple(self.regular), tuple(self.faults), slowness, self.seed, self.spaces,
+            tuple(self.regular), tuple(self.faults), slowness, self.seed, self.spaces, self.conditions(),
         )  # fmt: skip
+
+    def conditions(self) -> Conditions:
+        """In every second overlay each broker has a clock of its own; in some the paper's overlap holds."""
+        random, clocks = self.random, {}
+        if random.random() < 0.5:
+            for broker in self.brokers:
+                offset_s = random.choice((-1, 1)) * 10 ** random.uniform(-3, 6)
+                clocks[broker] = Clock(offset_s, 1 + random.uniform(-DRIFT_MAX, DRIFT_MAX))
+        overlap: Overlap = "any" if random.random() < OVERLAP_ANY else "all"
+        return Conditions(overlap, clocks, self.limits, self.expire_s)

@@ -7,13 +7,16 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from broker.protocol.filters import Event, between, one_of
+from broker.protocol.filters import Event, Overlap, between, one_of
+from broker.protocol.limits import Limits
 from broker.protocol.stx import StepKind
 from broker.protocol.vocabulary import Protocol
 from client.core.plans import Plan
 from client.core.transactions import Frame
 
 Constraints = Mapping[str, Any]
+LIFETIME_MS = 60_000
+"""The most that a broker gives, unless it is told otherwise."""
 
 
 class Op(Struct, frozen=True):
@@ -54,6 +57,8 @@ class TxProgram(Struct, frozen=True):
     start: float = 0.0
     aborts_after: int = -1
     """So many operations of the coordinator, then it aborts; negative: it commits."""
+    lifetime_ms: int = LIFETIME_MS
+    """Not of a plan."""
 
 
 class Regular(Struct, frozen=True):
@@ -74,6 +79,24 @@ class Fault(Struct, frozen=True):
     """At which broker; empty: where it was."""
 
 
+class Clock(Struct, frozen=True):
+    """Of one broker: what it shows when the world's shows 0, and how much faster it goes."""
+
+    offset_s: float = 0.0
+    rate: float = 1.0
+
+
+class Conditions(Struct, frozen=True):
+    """Of an overlay."""
+
+    overlap: Overlap = "all"
+    clocks: dict[str, Clock] = field(default_factory=dict)
+    """Of brokers; others have the world's."""
+    limits: Limits = Limits()
+    expire_s: float = 0.5
+    """How often brokers look for what has been open too long."""
+
+
 class Program(Struct, frozen=True):
     links: tuple[tuple[str, str], ...]
     brokers: tuple[str, ...]
@@ -86,6 +109,7 @@ class Program(Struct, frozen=True):
     """Of each directed link ("source>target"): mean delay in milliseconds."""
     seed: int = 0
     spaces: tuple[str, ...] = ("d",)
+    conditions: Conditions = Conditions()
 
 
 VERBS = {"adv": "advertise", "uadv": "unadvertise", "sub": "subscribe", "usub": "unsubscribe"}

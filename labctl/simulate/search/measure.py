@@ -132,7 +132,7 @@ class Bench:
         self._run.prepare()
         self._run.world.forget_history()
 
-    def _make_world(self, links: Any, brokers: Any, seed: int, _latency: Any, traces: bool) -> World:
+    def _make_world(self, links: Any, brokers: Any, seed: int, *_: Any, **__: Any) -> World:
         return World(links, brokers, seed, self._network.latency, announcing=self._homes.values())
 
     def measure(self, protocol: Protocol, placement: str) -> Measured:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from labctl.simulate.programs.programs import Op, Program, Regular, TxProgram
+from labctl.simulate.programs.programs import Conditions, Op, Program, Regular, TxProgram
 
 SEEDS_TRIED = 4
 """A smaller program draws its delays differently: the same failure may need another seed."""
@@ -52,6 +52,7 @@ def smaller(program: Program) -> Iterator[Program]:
     yield from _with_fewer_clients(program)
     yield from _with_fewer_brokers(program)
     yield from _with_smaller_bodies(program)
+    yield from _under_usual_conditions(program)
     if program.slowness:
         yield structs.replace(program, slowness={})
     for link in program.slowness:
@@ -69,6 +70,15 @@ def _with_fewer_clients(program: Program) -> Iterator[Program]:
         if client not in used:
             kept = {name: home for name, home in program.homes.items() if name != client}
             yield structs.replace(program, homes=kept)
+
+
+def _under_usual_conditions(program: Program) -> Iterator[Program]:
+    usual = Conditions()
+    for name in ("clocks", "overlap", "limits", "expire_s"):
+        value = getattr(usual, name)
+        if getattr(program.conditions, name) != value:
+            conditions = structs.replace(program.conditions, **{name: value})
+            yield structs.replace(program, conditions=conditions)
 
 
 def _named(body: tuple[Op, ...]) -> Iterator[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from broker.core import Input
 from broker.protocol.filters import Event, Filter, Interval, OneOf
 from broker.protocol.hops import name_of
-from labctl.simulate.programs.programs import Fault, Op, Program, TxProgram
+from labctl.simulate.programs.programs import LIFETIME_MS, Conditions, Fault, Op, Program, TxProgram
 
 WORDS = {"crash": "crashes", "leave": "leaves", "away": "loses its connection for a while"}
 
@@ -25,6 +27,7 @@ def outline(program: Program) -> Iterator[str]:
         yield f"{milliseconds(piece.start)}  {piece.client}, regularly: {body(piece.body)}"
     for fault in program.faults:
         yield f"{milliseconds(fault.time)}  {_fault(fault)}"
+    yield from _conditions(program.conditions)
     pairs = {frozenset(pair) for pair in (*program.links, *program.homes.items())}
     for link, mean_ms in sorted(program.slowness.items()):
         source, target = (name_of(hop) for hop in link.split(">"))
@@ -33,8 +36,23 @@ def outline(program: Program) -> Iterator[str]:
         yield f"delay      {source} -> {target} {mean_ms:.2f} ms in the mean"
 
 
+def _conditions(conditions: Conditions) -> Iterator[str]:
+    usual = Conditions()
+    if conditions.overlap != usual.overlap:
+        yield f"overlap    of filters: {conditions.overlap} of their attributes"
+    for broker, clock in conditions.clocks.items():
+        yield f"clock      of {broker}: {clock.offset_s:+.3f} s, {clock.rate:.4f} times as fast"
+    for name, value in msgspec.structs.asdict(conditions.limits).items():
+        if value != getattr(usual.limits, name):
+            yield f"limit      {name} {value}"
+    if conditions.expire_s != usual.expire_s:
+        yield f"time-outs  are looked for every {1e3 * conditions.expire_s:.0f} ms"
+
+
 def _transaction(transaction: TxProgram) -> str:
     end = "" if transaction.aborts_after < 0 else f"; aborts after {transaction.aborts_after} of them"
+    if transaction.lifetime_ms != LIFETIME_MS:
+        end += f"; lives for {transaction.lifetime_ms} ms"
     return f"{transaction.coordinator}, {transaction.protocol}: {body(transaction.body)}{end}"
 
 
