@@ -107,7 +107,9 @@ class Judgement(Struct, frozen=True):
     figure: int | None
     verdict: Verdict
     value: str
-    """Which of its values is told first: one that decides, and was measured if any was."""
+    """Which of its values is told: one that has decided the verdict. What is measured, the test and the reason are its
+    own, and of no other value."""
+    test: str
     measured: float | None
     interval: tuple[float, float] | None
     paper: str
@@ -249,17 +251,16 @@ def judge(claim: Claim, cells: Mapping[str, Measured], resampler: Resampler) -> 
         for name, changes in claim.variants
         if (judged := _judge_variant(claim, changes, cells, resampler)) is not None
     )
-    deciding = [value for value in values if value.decides]
-    first = next((value for value in deciding if value.measured is not None), deciding[0])
-    telling = next((v for v in deciding if v.verdict == verdict_of(values)), first)
+    telling = _telling(values)
     return Judgement(
         claim.id,
         claim.text,
         claim.figure,
-        verdict_of(values),
-        first.value,
-        first.measured,
-        first.interval,
+        telling.verdict,
+        telling.value,
+        telling.test,
+        telling.measured,
+        telling.interval,
         claim.paper,
         telling.reason,
         any(value.measured is not None for value in values),
@@ -274,6 +275,13 @@ def verdict_of(values: Sequence[Judged]) -> Verdict:
     if "does not hold" in found:
         return "does not hold"
     return "inconclusive" if "inconclusive" in found else "holds"
+
+
+def _telling(values: Sequence[Judged]) -> Judged:
+    """The first value that has decided the verdict; one that was measured, if any of them was."""
+    verdict = verdict_of(values)
+    decisive = [value for value in values if value.decides and value.verdict == verdict]
+    return next((value for value in decisive if value.measured is not None), decisive[0])
 
 
 def _judge_variant(

@@ -22,6 +22,8 @@ def show(out: Output, report: Report) -> None:
     if judged:
         rows = [(j.id, j.text, j.verdict, _measured(j), j.paper) for j in judged]
         out.table("Claims", ("claim", "says", "verdict", "measured", "paper"), rows)
+        for j in judged:
+            out.say(f"{j.id}, measured is {j.value}: {j.reason}")
     absent = [j.id for j in report.judgements if not j.is_measured]
     if absent:
         out.say(f"Not measured in this result: {', '.join(absent)}")
