@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from labctl.checks.verdict import lines_of, strongest, worst
 from labctl.commands.options import Json
@@ -16,6 +17,7 @@ from labctl.output import Output
 if TYPE_CHECKING:
     from labctl.checks.repetition import Judged
     from labctl.checks.verdict import Answer, Verdict
+    from labctl.results.histories import Result
 
 SHOWN_MAX = 10
 
@@ -24,6 +26,10 @@ def check(
     result: Annotated[
         Path, typer.Argument(help="The histories of a run (*.jsonl), or the result of an experiment.")
     ],
+    replay: Annotated[
+        bool,
+        typer.Option("--replay", help="Also replay the brokers' cores; needs histories at the level all."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Decide whether a run kept its promises, from what its brokers and clients have told.
@@ -32,6 +38,9 @@ def check(
     a part is missing). Ends with 1 if a property is invalid, with 3 if none is valid. Of the result of an
     experiment every repetition is judged, as `run` and `report` do: also by whether everything is there and
     whether anything has committed. It ends with 1 if one of them is invalid, with 3 if one could not be judged.
+
+    With --replay one property more: every broker did what its core does when it is given the same, in the same
+    order (`labctl simulate replay --from`, for each repetition).
     """
     from labctl.results import layout
     from labctl.results.problem import ending_with
@@ -39,17 +48,17 @@ def check(
     out = Output(json)
     with ending_with(USAGE):
         if parts := layout.present(result):
-            answer = _check_all(out, result, [result / part.path for part in parts])
+            answer = _check_all(out, result, [result / part.path for part in parts], replay)
         elif (result / layout.CELL).exists():
-            answer = _check_one(out, result)
+            answer = _check_one(out, result, replay)
         else:
-            answer = _check_histories(out, result)
+            answer = _check_histories(out, result, replay)
     if answer != "valid":
         raise typer.Exit(CHECK_FAILED if answer == "invalid" else OUTCOME_UNKNOWN)
 
 
-def _check_all(out: Output, result: Path, parts: list[Path]) -> Answer:
-    judged = [(part.parent.name, part.name, _judged(part)) for part in parts]
+def _check_all(out: Output, result: Path, parts: list[Path], replays: bool) -> Answer:
+    judged = [(part.parent.name, part.name, _judged(part, replays)) for part in parts]
     answer = worst([each.answer for _, _, each in judged])
     columns = ("cell", "repetition", "verdict", "transactions", "committed", "faults", "anomalies")
     rows = [
@@ -74,25 +83,38 @@ def _check_all(out: Output, result: Path, parts: list[Path]) -> Answer:
     return answer
 
 
-def _judged(part: Path) -> Judged:
+def _judged(part: Path, replays: bool) -> Judged:
     from labctl.checks import repetition
     from labctl.results import accounts
 
-    return repetition.judge(accounts.load(part))
+    account = accounts.load(part)
+    judged = repetition.judge(account)
+    if not replays:
+        return judged
+    replayed = _replayed(account.result, part)
+    answer: Answer = "invalid" if replayed.answer == "invalid" else judged.answer
+    return replace(judged, answer=answer, verdicts=(*judged.verdicts, replayed))
 
 
-def _check_one(out: Output, part: Path) -> Answer:
-    judged = _judged(part)
+def _replayed(loaded: Result, part: Path) -> Verdict:
+    from labctl.simulate.recorded import reading, repetition
+    from labctl.simulate.views import recorded
+
+    return recorded.verdict(repetition.replay(reading.of(loaded, part)))
+
+
+def _check_one(out: Output, part: Path, replays: bool) -> Answer:
+    judged = _judged(part, replays)
     _tell(out, part, judged.answer, [], judged.verdicts)
     return judged.answer
 
 
-def _check_histories(out: Output, result: Path) -> Answer:
+def _check_histories(out: Output, result: Path, replays: bool) -> Answer:
     from labctl.checks.judge import judge
     from labctl.results.histories import load
 
     loaded = load(result)
-    verdicts = judge(loaded)
+    verdicts = [*judge(loaded), *([_replayed(loaded, result)] if replays else [])]
     answer = strongest([verdict.answer for verdict in verdicts])
     _tell(out, result, answer, loaded.gaps, verdicts)
     return answer

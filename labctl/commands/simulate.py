@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from labctl.commands.options import Json
-from labctl.exits import CHECK_FAILED
+from labctl.exits import CHECK_FAILED, USAGE, UsageProblem
 from labctl.output import Output
 
 DEFAULT_COMMAND = "campaign"
@@ -58,7 +58,7 @@ SlowLinks = Annotated[
     float, typer.Option(min=0.01, help="Factor for the delay of some links.", rich_help_panel=_CHANGES)
 ]
 
-_DELAYS = "Delays"
+_DELAYS, _REAL = "Delays", "A real run"
 
 
 @app.callback()
@@ -113,9 +113,16 @@ def campaign(  # noqa: PLR0913, PLR0917 - each option is one knob of the campaig
     _end(console.campaign(Output(json), request))
 
 
-@app.command("replay", epilog="Example: labctl simulate replay 17 --protocol d-tx --scenario skew")
+@app.command(
+    "replay",
+    epilog="Examples: labctl simulate replay 17 --protocol d-tx --scenario skew; "
+    "labctl simulate replay --from results/base --cell dispatching-s-tx-b3-k1-c1 --repetition 2",
+)
 def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a schedule
-    seed: Annotated[int, typer.Argument(metavar="SEED", min=0, help="As a campaign tells it.")],
+    seed: Annotated[
+        int | None,
+        typer.Argument(metavar="[SEED]", min=0, help="As a campaign tells it.", show_default=False),
+    ] = None,
     protocol: Protocol = "",
     scenario: Scenario = "",
     brokers: Brokers = None,
@@ -123,20 +130,55 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
     away: Away = 0.0,
     abort: Abort = 0.0,
     slow_links: SlowLinks = 1.0,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RESULT",
+            help="A result, or a folder of histories (*.jsonl).",
+            rich_help_panel=_REAL,
+        ),
+    ] = None,
+    cell: Annotated[str, typer.Option(help="Of a result with several.", rich_help_panel=_REAL)] = "",
+    repetition: Annotated[
+        int | None, typer.Option(min=1, help="Default: the first.", rich_help_panel=_REAL)
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Step through one schedule and judge it.
+    """Step through one schedule and judge it, or replay a real run.
 
     A seed means nothing without its protocol and scenario, and whatever else
     the campaign was given.
+
+    With --from it is a real run, from histories at the level "all" (labctl run
+    experiment NAME --history all). The core of every broker is given what the
+    real one was given, in the same order and at the same times, and says what
+    it would have sent. Where the real broker did something else, the first
+    such message is named: a fault of its server, its links or its timers.
     """
     from labctl.simulate.programs.variants import Variant
     from labctl.simulate.search import requests
     from labctl.simulate.views import console
 
+    if source is not None:
+        _end(_replay_real(Output(json), seed, source, cell, repetition))
+        return
+    if seed is None:
+        raise UsageProblem("which schedule? give a SEED, or a real run by --from RESULT")
     variant = Variant(brokers or 0, crash, away, abort, slow_links)
     request = requests.one_schedule(seed, requests.choice(protocol, scenario), variant)
     _end(console.replay(Output(json), request))
+
+
+def _replay_real(out: Output, seed: int | None, source: Path, cell: str, number: int | None) -> bool:
+    from labctl.results.problem import ending_with
+    from labctl.simulate.recorded.repetition import which
+    from labctl.simulate.views import recorded
+
+    if seed is not None:
+        raise UsageProblem("a SEED or --from RESULT, not both")
+    with ending_with(USAGE):
+        return recorded.replay(out, which(source, cell, number or 0))
 
 
 @app.command("explore", epilog="Example: labctl simulate explore --protocol d-tx,s-tx")

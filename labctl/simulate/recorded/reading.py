@@ -15,7 +15,7 @@ from broker.protocol.events import CLOSED, GIVEN, MADE, MESSAGES, PUT
 from broker.protocol.wire import PROTOCOL_VERSION
 from broker.recorded import VERSION, Given, Made, Put
 from labctl.results import histories
-from labctl.results.histories import File, Line
+from labctl.results.histories import File, Line, Result
 from labctl.results.problem import ResultProblem
 
 HOW = 'record one with `labctl run experiment NAME --history all`, or by brokers with history_detail = "all"'
@@ -41,8 +41,11 @@ class Recording(Struct, frozen=True):
 
 
 def load(folder: Path) -> list[Recording]:
+    return of(histories.load(folder), folder)
+
+
+def of(result: Result, folder: Path) -> list[Recording]:
     """Of all brokers of a repetition. Raises `ResultProblem`, with the reason and a remedy, if one is missing."""
-    result = histories.load(folder)
     files = [file for file in result.files if file.role == "broker"]
     if not files:
         raise ResultProblem(f"{folder} holds no history of a broker; {HOW}")

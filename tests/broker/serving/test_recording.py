@@ -14,7 +14,7 @@ from broker.config import NodeConfig
 from broker.core import Broker
 from broker.node.log import JsonLog
 from broker.protocol.link import Link
-from broker.protocol.messages import Publish
+from broker.protocol.messages import Announce, Publish
 from broker.recorded import Given, decided
 from broker.routing.joining import ClientArrived
 from broker.serving.recording import RecordedBroker, Recording
@@ -71,6 +71,27 @@ def test_a_publication_alone_is_told_like_several() -> None:
     core.decide_one("client:E", message)
     core.decide("client:E", [message])
     assert told[1:] == [decided("client:E", [message])] * 2
+
+
+def test_nothing_can_be_asked_of_a_core_behind_the_back_of_its_recording() -> None:
+    """Whoever gives the core another door writes down what comes by it, and adds it here."""
+    told: list[Given] = []
+    recorded, plain = RecordedBroker(told.append, "b1", ["b2"], 7), Broker("b1", ["b2"], 7)
+    doors = {name for name in dir(plain) if not name.startswith("_") and callable(getattr(plain, name))}
+    assert doors == {"start", "handle", "expire", "decide", "decide_one", "publish"}
+    recorded.start()
+    recorded.handle(1.0, "broker:b2", Announce("b2", 3, ""))
+    recorded.expire(2.0)
+    message = Publish(1, {"x": 1}, b"")
+    recorded.decide("broker:b2", (message, message))
+    recorded.decide_one("broker:b2", message)
+    assert [(given.act, given.now, given.count) for given in told] == [
+        ("start", 0.0, 0),
+        ("handle", 1.0, 1),
+        ("expire", 2.0, 0),
+        ("decide", 0.0, 2),
+        ("decide", 0.0, 1),
+    ]
 
 
 @pytest.mark.parametrize(

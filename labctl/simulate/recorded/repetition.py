@@ -1,0 +1,63 @@
+"""A repetition of a real run, replayed: which one is meant, and what came of all its brokers and their links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from labctl.exits import UsageProblem
+from labctl.results import layout
+from labctl.results.reading import find
+from labctl.simulate.recorded import links, nodes
+from labctl.simulate.recorded.links import Altered, Link
+from labctl.simulate.recorded.nodes import Difference, Replayed
+from labctl.simulate.recorded.reading import Recording
+
+
+class Outcome(Struct, frozen=True):
+    nodes: tuple[Replayed, ...]
+    links: tuple[Link, ...]
+
+    @property
+    def differences(self) -> list[Difference | Altered]:
+        """The first of each node, the earliest first, and then of each link: those may follow from the nodes'."""
+        at_nodes = [node.difference for node in self.nodes if node.difference is not None]
+        on_links = [link.altered for link in self.links if link.altered is not None]
+        return [
+            *sorted(at_nodes, key=lambda one: one.line.time),
+            *sorted(on_links, key=lambda one: one.line.time),
+        ]
+
+    @property
+    def compared(self) -> int:
+        """Messages at both their ends, and what was told."""
+        return sum(n.messages + n.told for n in self.nodes) + sum(link.messages for link in self.links)
+
+
+def replay(recordings: list[Recording]) -> Outcome:
+    replayed = [nodes.replay(recording) for recording in recordings]
+    return Outcome(tuple(replayed), tuple(links.compare(recordings, replayed)))
+
+
+def which(result: Path, cell: str = "", number: int = 0) -> Path:
+    """The folder of a repetition: of a result, by its cell and number where it has several; or the folder itself."""
+    folder = Path(find(str(result)))
+    there = layout.finished(folder)
+    if not there:
+        if cell or number:
+            raise UsageProblem(f"{folder} has no finished repetitions: leave out --cell and --repetition")
+        return folder
+    cells = sorted({one.cell for one in there})
+    if not cell and len(cells) > 1:
+        raise UsageProblem(f"{folder} has several cells: give --cell, one of {', '.join(cells)}")
+    cell = cell or cells[0]
+    if cell not in cells:
+        raise UsageProblem(f"{folder} has no cell {cell!r}; choose from {', '.join(cells)}")
+    numbers = [one.number for one in there if one.cell == cell]
+    number = number or numbers[0]
+    if number not in numbers:
+        raise UsageProblem(
+            f"{folder} has no repetition {number} of {cell}; choose from {', '.join(map(str, numbers))}"
+        )
+    return folder / layout.repetition(cell, number)

@@ -1,0 +1,67 @@
+"""What is said about a recording: one sentence for each difference, and a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.protocol.messages import Publish
+from labctl.results import histories
+from labctl.results.histories import Line
+from labctl.simulate.recorded import reading, repetition
+from labctl.simulate.recorded.links import Altered
+from labctl.simulate.recorded.repetition import Outcome
+from labctl.simulate.views import recorded
+from tests.support import recordings
+
+
+def outcome(folder: Path, lines: list[recordings.Line]) -> Outcome:
+    [file] = histories.load(recordings.write(folder, lines)).files
+    return repetition.replay([reading.recording_of(file)])
+
+
+def without(place: int) -> list[recordings.Line]:
+    life = recordings.life()
+    return [*life[:place], *life[place + 1 :]]
+
+
+def place_of(name: str, number: int = 1) -> int:
+    """Of the line with this name that comes in this place."""
+    return [place for place, line in enumerate(recordings.life()) if line["name"] == name][number - 1]
+
+
+def test_a_recording_that_is_reproduced_is_valid(tmp_path: Path) -> None:
+    found = recorded.verdict(outcome(tmp_path, recordings.life()))
+    names = [line["name"] for line in recordings.life()]
+    told = len(names) - 3 - names.count("given") - names.count("put")
+    assert (found.answer, found.checked, found.faults) == ("valid", names.count("put") + told, ())
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (
+            place_of("put", 4),
+            "line 14 of b1, at 3.750000 s: message 3 to broker:b2: b1 sent Operation adv s=x of E, where its core sends JoinAnswer of A",
+        ),
+        (place_of("voted"), "b1 told committed"),
+        (place_of("put", 18), "b1 sent nothing, where its core sends Leave of E"),
+    ],
+)  # fmt: skip
+def test_the_first_thing_that_a_broker_did_otherwise_is_told(tmp_path: Path, place: int, said: str) -> None:
+    found = recorded.verdict(outcome(tmp_path, without(place)))
+    assert found.answer == "invalid"
+    assert said in found.faults[0]
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        (Publish(7, {"x": 1}, b""), "left as Publish x=1 and came as Publish x=2"),
+        (None, "had not left (Publish x=2)"),
+    ],
+)
+def test_a_message_that_came_otherwise_than_it_left_is_told(left: Publish | None, said: str) -> None:
+    altered = Altered("b1", "b2", 3, Line("b2", 9, 1.5, "given", {}), left, Publish(8, {"x": 2}, b""))
+    assert recorded.sentence(altered) == (f"line 9 of b2, at 1.500000 s: message 3 from b1 to b2 {said}")
