@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _serve(config: NodeConfig) -> int:
-    log = JsonLog(STDOUT, config.id)
+    log = JsonLog(STDOUT, config.id, config.log_bytes_max)
     server = Server(config, log)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -50,6 +50,8 @@ class NodeConfig(Struct, frozen=True):
     """How long publishers wait for a client that has much to take and takes nothing."""
     queue_bytes_max: int = 16 << 20
     """What may wait for one client; with more it is a slow consumer and is disconnected."""
+    log_bytes_max: int = 16 << 20
+    """Of the file that its log goes to; a few older ones are kept beside it."""
     neighbours: tuple[Neighbour, ...] = ()
     clients: Delay = Delay()
     """Emulated delay from this broker to each of its clients."""
@@ -90,7 +92,7 @@ def _check(config: NodeConfig, source: str) -> None:
         _check_id(neighbour.id, source)
         if neighbour.address and not _check_address(neighbour.address, source):
             raise ConfigError(f"{source}: the address {neighbour.address} of {neighbour.id} has no port")
-    for name in ("grace_ms", "silence_ms", "patience_ms", "queue_bytes_max"):
+    for name in ("grace_ms", "silence_ms", "patience_ms", "queue_bytes_max", "log_bytes_max"):
         _check_integer(name, getattr(config, name), source)
     _check_limits(config.limits, f"{source}, [limits]")
 

@@ -193,7 +193,7 @@ class Carrier:
         if self._settings.log_file is None:
             return
         self._log_fd = os.open(self._settings.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self._log = JsonLog(self._log_fd, self._client_id)
+        self._log = JsonLog(self._log_fd, self._client_id, self._settings.log_bytes_max)
         self._vitals = Vitals(self._log.emit)
         self._vitals.start()
 

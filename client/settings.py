@@ -27,6 +27,8 @@ class Settings(Struct, frozen=True):
     """Emulated on the way to the broker."""
     log_file: str | os.PathLike[str] | None = None
     """Gets a line of JSON for what happens to the connection, and vitals once a second."""
+    log_bytes_max: int = 16 << 20
+    """Of that file; a few older ones are kept beside it."""
     history: str | os.PathLike[str] | None = None
     """Gets a line of JSON for whatever this client does and is told: the material of `labctl check`."""
     history_detail: Detail = "all"

@@ -20,8 +20,10 @@ def logs(target: Target, name: str, lines: int) -> Playbook[str]:
     """Of the repetition that is on the host now: the end of a process's log or, without a name, which there are."""
     here = f'cd {shell([target.folder + "/runs"])} 2>/dev/null && cd "$(ls -t | head -n 1)" && cd nodes'
     if name:
-        log, errors = shell([f"{name}.jsonl"]), shell([f"{name}.err"])
-        there = f"tail -n {lines} -- {log}; test ! -s {errors} || tail -n {lines} -- {errors}"
+        log, errors = shell([f"./{name}.jsonl"]), shell([f"./{name}.err"])
+        # A log that was full has become NAME.1, one that was full before it NAME.2.
+        old = f"for n in 9 8 7 6 5 4 3 2 1; do test ! -e {log}.$n || cat {log}.$n; done"
+        there = f"{{ {old}; cat {log}; }} | tail -n {lines}; test ! -s {errors} || tail -n {lines} {errors}"
     else:
         there = "ls -l"
     result = yield Run(f"{here} && {{ {there}; }}", why="logs", may_fail=True)

@@ -1,8 +1,10 @@
 """The log of a node: one JSON object per line.
 
 Every line has `t`, nanoseconds of this host's monotonic clock, by which latencies are measured, and
-`node`. The first line also has `wall`, nanoseconds since 1970 at the moment of its `t`, for people who
+`node`. The first line of a file also has `wall`, nanoseconds since 1970 at the moment of its `t`, for people who
 want to know the date; order across hosts never comes from it.
+
+A log that is a file is bounded: `broker.node.rotation` says how.
 
 Logging never raises into the caller: a broker does not stop because nobody reads what it says. Lines
 that could not be written are counted, and the count is told when writing works again.
@@ -17,6 +19,8 @@ from typing import Any
 
 import msgspec
 
+from broker.node.rotation import Rotation
+
 RESERVED = frozenset({"t", "wall", "node", "event"})
 """A field of one of these names gets an underscore behind it."""
 
@@ -27,8 +31,10 @@ class JsonLog:
     """Writes to a file descriptor that it does not own, each line in one call: no line is held back,
     and lines of several processes appending to one file stay whole."""
 
-    def __init__(self, fd: int, node: str) -> None:
+    def __init__(self, fd: int, node: str, bytes_max: int | None = None) -> None:
+        """`bytes_max`: of its file; what is older is kept in a few files beside it. None: it may grow."""
         self._fd = fd
+        self._rotation = Rotation(fd, bytes_max)
         self._node = node
         self._is_first = True
         self._is_torn = False
@@ -43,6 +49,18 @@ class JsonLog:
         self._write(str(fields.pop("event", "unnamed")), fields)
 
     def _write(self, event: str, fields: dict[str, Any]) -> None:
+        data = self._line(event, fields)
+        if not self._rotation.has_room(len(data)) and self._rotation.begin_anew():
+            self._is_first, self._is_torn = True, False
+            data = self._line(event, fields)
+        if self._write_bytes(data):
+            self._rotation.add(len(data))
+            self._is_first = False
+            self.lines_lost = 0
+        else:
+            self.lines_lost += 1
+
+    def _line(self, event: str, fields: dict[str, Any]) -> bytes:
         line: dict[str, Any] = {"t": time.monotonic_ns()}
         if self._is_first:
             line["wall"] = time.time_ns()
@@ -52,11 +70,7 @@ class JsonLog:
             line["lines_lost"] = self.lines_lost
         for name, value in fields.items():
             line[f"{name}_" if name in RESERVED else name] = value
-        if self._write_bytes(to_json(line) + b"\n"):
-            self._is_first = False
-            self.lines_lost = 0
-        else:
-            self.lines_lost += 1
+        return to_json(line) + b"\n"
 
     def _write_bytes(self, data: bytes) -> bool:
         """Whether the whole line is out. A closed pipe, a full disk and a full non-blocking pipe are all

@@ -53,7 +53,9 @@ FOLDERS = (HISTORY, NODES, TABLES, RATES)
 
 EVERY = f"{CELLS}/*/*"
 """All repetitions, as a pattern of paths."""
-PLACE = rf"{CELLS}/([^/]+)/(\d+)/(?:[^/]+/)?([^/]+)\.jsonl?$"
+_NAME = r"([^/]+)\.jsonl?(?:\.\d+)?$"
+"""Of a file that a node wrote. A log that was full has gone on in a new file; the old ones are numbered."""
+PLACE = rf"{CELLS}/([^/]+)/(\d+)/(?:[^/]+/)?{_NAME}"
 """Of a file of a repetition: the cell, the number, and the node or what else the file is named after."""
 _REPETITION = re.compile(rf"{CELLS}/([^/]+)/(\d+)/(.+)$")
 
@@ -71,6 +73,11 @@ def lines_of(kind: str, node: str) -> str:
     return f"{kind}/{node}.jsonl"
 
 
+def logs_of(node: str) -> str:
+    """A pattern: the log of a node, and the older files of it."""
+    return f"{NODES}/{node}.jsonl*"
+
+
 class Repetition(Struct, frozen=True, order=True):
     """One repetition of a cell, and the files that it left."""
 
@@ -85,8 +92,8 @@ class Repetition(Struct, frozen=True, order=True):
 
     def nodes(self, kind: str) -> set[str]:
         """Nodes that have a file in `history`, `nodes` or `tables`."""
-        found = (file.removeprefix(f"{kind}/") for file in self.files if file.startswith(f"{kind}/"))
-        return {name.rpartition(".")[0] for name in found}
+        pattern = re.compile(f"{kind}/{_NAME}")
+        return {match[1] for file in self.files if (match := pattern.match(file))}
 
 
 def repetitions(files: Iterable[str]) -> list[Repetition]:

@@ -216,3 +216,28 @@ def test_clearing_takes_our_folder_and_leaves_what_others_have_beside_it(tmp_pat
     other.rmdir()
     subprocess.run(step.command, shell=True, check=True, env=environment)
     assert not (tmp_path / ".labctl").exists()
+
+
+def test_the_end_of_a_log_is_told_whichever_files_it_is_in(tmp_path: Path) -> None:
+    nodes = tmp_path / TARGET.folder / "runs" / "r" / "nodes"
+    nodes.mkdir(parents=True)
+    for name, first in (("b1.jsonl.2", 0), ("b1.jsonl.1", 3), ("b1.jsonl", 6)):
+        (nodes / name).write_text("".join(f"line {number}\n" for number in range(first, first + 3)))
+    (nodes / "b1.err").write_text("it said\n")
+
+    def told(name: str, lines: int) -> list[str]:
+        playbook = collect.logs(TARGET, name, lines)
+        step = next(playbook)
+        assert isinstance(step, Run)
+        done = subprocess.run(
+            ["sh", "-c", step.command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        with pytest.raises(StopIteration) as end:
+            playbook.send(Result(done.returncode, done.stdout, done.stderr))
+        return str(end.value.value).splitlines()
+
+    assert told("b1", 5) == [*(f"line {number}" for number in range(4, 9)), "it said"]
+    assert told("b1", 100) == [*(f"line {number}" for number in range(9)), "it said"]
+    assert told("b1", 1) == ["line 8", "it said"]
+    assert "No such file" in told("b9", 5)[0]
+    assert {"b1.jsonl", "b1.jsonl.2"} <= {line.split()[-1] for line in told("", 5)}

@@ -82,7 +82,7 @@ def ingest(root: str, tables: Tables, found: Iterable[Repetition]) -> None:
         "rates": (layout.WINDOWS, schemas.RATES),
         "latencies": (layout.LATENCIES, schemas.LATENCIES),
         "history": (layout.lines_of(layout.HISTORY, "*"), schemas.HISTORY),
-        "nodes": (layout.lines_of(layout.NODES, "*"), schemas.VITALS),
+        "nodes": (layout.logs_of("*"), schemas.VITALS),
     }
     frames: dict[str, DataFrame] = {}
     for name, (pattern, schema) in lines.items():

@@ -19,8 +19,8 @@ from labctl.report import pipeline
 from labctl.report.judgement import claims
 from labctl.report.judgement.model import Report
 from labctl.report.pages import outputs
-from labctl.report.tables import ingest, latency, nodes, rates, session
-from labctl.results import accounts
+from labctl.report.tables import ingest, latency, nodes, rates, schemas, session
+from labctl.results import accounts, layout
 from labctl.results.layout import repetition
 from tests.support import damage, synthetic
 from tests.support.browser import look
@@ -357,6 +357,18 @@ def test_whatever_is_damaged_report_and_check_say_the_same(spark: SparkSession, 
             expected = "valid" if name == "nothing" else "unknown" if name in damage.UNKNOWN else "invalid"
             assert (found[number].answer, cell.id) == (expected, cell.id) or name in damage.INVALID, name
     assert any("lines of" in text for text in report.cells[D_TX.id].warnings)
+
+
+def test_a_log_that_goes_on_in_another_file_is_read_whole(spark: SparkSession, small: Path) -> None:
+    folder = small / "cells" / S_TX.id / "01" / "nodes"
+    whole = (folder / "b1.jsonl").read_text().splitlines(keepends=True)
+    (folder / "b1.jsonl.1").write_text("".join(whole[:3]))
+    (folder / "b1.jsonl").write_text("".join(whole[3:]))
+    pattern = str(small / layout.EVERY / layout.logs_of("*"))
+    read = ingest.read_lines(spark, pattern, schemas.VITALS, schemas.REQUIRED["nodes"])
+    found = rows(read.where(f"cell = '{S_TX.id}' and repetition = 1").groupBy("node").count())
+    assert {row["node"] for row in found} == {"b1", "b2", "b3", "E", "D", "A1", "A2"}
+    assert {row["count"] for row in found} == {len(whole)}
 
 
 def test_a_line_number_is_found_in_a_file_that_spark_splits(spark: SparkSession, tmp_path: Path) -> None:

@@ -114,6 +114,14 @@ def test_repetitions_are_told_from_their_paths() -> None:
     assert (two.number, two.nodes("nodes"), two.nodes("history")) == (2, {"E"}, set())
 
 
+def test_a_log_in_several_files_is_that_of_one_node() -> None:
+    folder = "cells/a/01/nodes/"
+    (one,) = layout.repetitions(
+        [folder + name for name in ("b1.jsonl.2", "b1.jsonl", "b1.toml", "A.1.jsonl", "E.err")]
+    )
+    assert one.nodes("nodes") == {"b1", "A.1"}
+
+
 def test_a_path_with_a_scheme_is_not_of_this_machine() -> None:
     assert documents.is_local("results/base")
     assert not documents.is_local("hdfs://name/results")
