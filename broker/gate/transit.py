@@ -94,6 +94,7 @@ class Transit(Generic[P]):
         self.gate = Gate(append)
         self.peers: dict[Hop, P] = {}
         self._dirty: list[P] = []
+        self.expire_s = EXPIRE_S
         self._expiry: Timer | None = None
         self.note: Callable[[MessageEvent, Hop, int, AnyMessage], None] | None = None
         """Where each message that is handled or sent is noted with its number on its link, if it is;
@@ -271,7 +272,7 @@ class Transit(Generic[P]):
     def _watch_lifetimes(self) -> None:
         """Now and then while a transaction is open, and not at all otherwise."""
         if self._core.has_open_transactions:
-            self._expiry = self._clock.call_later(EXPIRE_S, self._expire)
+            self._expiry = self._clock.call_later(self.expire_s, self._expire)
 
     def _expire(self) -> None:
         self._expiry = None

@@ -57,6 +57,10 @@ Abort = Annotated[
 SlowLinks = Annotated[
     float, typer.Option(min=0.01, help="Factor for the delay of some links.", rich_help_panel=_CHANGES)
 ]
+Cut = Annotated[
+    float,
+    typer.Option("--cut", min=0, help="How often a link loses its connection.", rich_help_panel=_CHANGES),
+]
 
 _DELAYS, _REAL = "Delays", "A real run"
 
@@ -88,6 +92,7 @@ def campaign(  # noqa: PLR0913, PLR0917 - each option is one knob of the campaig
     away: Away = 0.0,
     abort: Abort = 0.0,
     slow_links: SlowLinks = 1.0,
+    cut: Cut = 0.0,
     json: Json = False,
 ) -> None:
     """Judge the random schedules of many seeds.
@@ -104,7 +109,7 @@ def campaign(  # noqa: PLR0913, PLR0917 - each option is one knob of the campaig
         choice=requests.choice(protocol, scenario),
         first=first,
         end=end,
-        variant=Variant(brokers or 0, crash, away, abort, slow_links),
+        variant=Variant(brokers or 0, crash, away, abort, slow_links, cut),
         jobs=jobs or os.cpu_count() or 1,
         record=record,
         keeps_going=keep_going,
@@ -130,6 +135,7 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
     away: Away = 0.0,
     abort: Abort = 0.0,
     slow_links: SlowLinks = 1.0,
+    cut: Cut = 0.0,
     source: Annotated[
         Path | None,
         typer.Option(
@@ -165,7 +171,7 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
         return
     if seed is None:
         raise UsageProblem("which schedule? give a SEED, or a real run by --from RESULT")
-    variant = Variant(brokers or 0, crash, away, abort, slow_links)
+    variant = Variant(brokers or 0, crash, away, abort, slow_links, cut)
     request = requests.one_schedule(seed, requests.choice(protocol, scenario), variant)
     _end(console.replay(Output(json), request))
 

@@ -2,6 +2,10 @@
 
     clients.py    a client of a simulated overlay: the verbs over virtual time
     world.py      an overlay under a simulated network and clock; one seed is one schedule
+    linked.py     a world in which links carry frames over connections that are lost and restored
+    nodes.py      what has links in such a world: brokers' processes, clients' carriers
+    connections.py  connections over virtual time, and what is lost with them
+    account.py    what must arrive on links, by the words of cores and clients alone
     choices.py    a world in which somebody chooses what happens next
     tasks.py      coroutines without an event loop
     stage.py      the scenarios of `client.scenarios` in a simulated overlay

@@ -36,6 +36,7 @@ class SimClient(Verbs):
         self.home = home
         self.home_hop = broker_hop(home)
         self.is_alive = True
+        self.has_crashed = False
         self.heard_until = 1 << 62
         """Number of the last message to its broker that was not lost with it."""
         self.deaf_until = world.link_count(self.home_hop, client_hop(client_id))
@@ -69,7 +70,7 @@ class SimClient(Verbs):
         """Gone without a word; the last `lost` messages that it sent are lost with it."""
         if not self.is_alive:
             return
-        self.is_alive = False
+        self.is_alive, self.has_crashed = False, True
         sent = self.world.link_count(self.hop, self.home_hop)
         self.heard_until = max(1, sent - lost)
         self.world.record(self.client_id, events.CRASHED, {})

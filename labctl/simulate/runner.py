@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 
 from msgspec import Struct
@@ -18,8 +19,10 @@ from labctl.checks.history import History, read
 from labctl.checks.quiet.tables import tables
 from labctl.checks.verdict import Verdict
 from labctl.simulate.clients import SimClient
+from labctl.simulate.linked import LinkedWorld
 from labctl.simulate.programs.generate import VALUES
 from labctl.simulate.programs.programs import (
+    Cut,
     Fault,
     Op,
     Program,
@@ -54,16 +57,20 @@ class Result(Struct):
 
 
 class Run:
-    def __init__(self, program: Program, traces: bool = False, make_world: MakeWorld = World) -> None:
+    def __init__(self, program: Program, traces: bool = False, make_world: MakeWorld | None = None) -> None:
         self._program = program
         self._tcms = labelled(program)
         self._rates = {tuple(link.split(">")): 1e3 / mean_ms for link, mean_ms in program.slowness.items()}
+        if make_world is None:
+            make_world = (
+                partial(LinkedWorld, window_bytes=program.window_bytes) if program.window_bytes else World
+            )
         conditions = program.conditions
         self.world = make_world(
             program.links, program.brokers, program.seed, self._latency, conditions.overlap,
             conditions.limits, traces=traces,
         )  # fmt: skip
-        self.world.conditions = conditions
+        self.world.live_under(conditions)
         self.errors: list[str] = []
 
     def execute(self) -> Result:
@@ -86,6 +93,8 @@ class Run:
             world.at(start + piece.start, self.begin_regular, piece)
         for fault in program.faults:
             world.at(start + fault.time, self.strike, fault)
+        for cut in program.cuts:
+            world.at(start + cut.time, self.cut, cut)
         try:
             world.run(STEPS_MAX)
         except RuntimeError as error:
@@ -143,6 +152,11 @@ class Run:
             await self.introduce(client)
         except ClientError:
             pass  # it is gone again
+
+    def cut(self, cut: Cut) -> None:
+        if isinstance(self.world, LinkedWorld):
+            one, _, other = cut.link.partition(">")
+            self.world.cut((one, other), cut.seconds)
 
     async def introduce(self, client: SimClient) -> None:
         """Everybody can ask everybody."""
@@ -221,6 +235,8 @@ class Run:
             properties.liveness(history, [*self.errors, *self.left()]),
             tables(states, self._probes()),
         ]
+        if isinstance(world, LinkedWorld):
+            verdicts.append(world.verdict())
         return Result(world, history, verdicts, messages)
 
     def _route(self, broker: str, event: Event, source: Hop) -> Iterable[Hop]:

@@ -110,7 +110,6 @@ class World:
         self.strays: list[Stray] = []
         self.keeps_history = True
         self.conditions = Conditions(overlap, limits=limits or Limits())
-        """Clocks and times may be changed before anything is open."""
         self._traces = traces
         self._latency: Latency = latency or (lambda random, source, target: random.expovariate(1000.0))
         self._heap: list[Happening] = []
@@ -127,10 +126,18 @@ class World:
         self._by_hop = {broker_hop(name): broker for name, broker in self.brokers.items()}
         for broker in self.brokers.values():
             broker.state.keeps_history = True
+        self.begin(edges)
         for name in names if announcing is None else sorted(set(announcing)):
             self.announce(name)
         self.run()
         self.moments.clear()
+
+    def begin(self, edges: Iterable[tuple[str, str]]) -> None:
+        """Whatever a kind of world needs before its brokers speak."""
+
+    def live_under(self, conditions: Conditions) -> None:
+        """From now on, and before anything is open: its clocks and times."""
+        self.conditions = conditions
 
     # Driving it
 
@@ -272,13 +279,13 @@ class World:
 
     def _take(self, broker: Broker, source: Hop, message: Input) -> None:
         try:
-            ready = broker.handle(self._time_at(broker), source, message)
+            ready = broker.handle(self.time_at(broker), source, message)
         except ProtocolError as error:
             self.strays.append(Stray(broker.id, source, message, str(error)))
             return
         self._let_out(broker, ready)
 
-    def _time_at(self, broker: Broker) -> float:
+    def time_at(self, broker: Broker) -> float:
         """By the broker's own clock."""
         clock = self.conditions.clocks.get(broker.id)
         return self.now if clock is None else clock.offset_s + clock.rate * self.now
@@ -296,7 +303,7 @@ class World:
         self._is_expiring = False
         for broker in self.brokers.values():
             if broker.has_open_transactions:
-                self._let_out(broker, broker.expire(self._time_at(broker)))
+                self._let_out(broker, broker.expire(self.time_at(broker)))
         if len(self._heap) and any(b.has_open_transactions for b in self.brokers.values()):
             self._is_expiring = True
             self.at(self.now + self.conditions.expire_s, self._expire)

@@ -4,6 +4,7 @@
     generate.py   random programs, one from a seed
     windows.py    random programs that aim at narrow windows
     variants.py   a generated program under other conditions
+    carried.py    a program on links that carry frames over connections
     maker.py      the parts that random programs are made of
 
 May import: broker.protocol, client.core.

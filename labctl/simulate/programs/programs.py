@@ -97,6 +97,16 @@ class Conditions(Struct, frozen=True):
     """How often brokers look for what has been open too long."""
 
 
+class Cut(Struct, frozen=True):
+    """A link loses its connection, and gets another one."""
+
+    link: str
+    """As in `Program.slowness`, either way."""
+    time: float
+    seconds: float = 0.0
+    """No other connection can be made for so long."""
+
+
 class Program(Struct, frozen=True):
     links: tuple[tuple[str, str], ...]
     brokers: tuple[str, ...]
@@ -110,6 +120,10 @@ class Program(Struct, frozen=True):
     seed: int = 0
     spaces: tuple[str, ...] = ("d",)
     conditions: Conditions = Conditions()
+    window_bytes: int = 0
+    """Of every link; 0: links carry messages, and not frames over connections."""
+    cuts: tuple[Cut, ...] = ()
+    """Where links carry frames."""
 
 
 VERBS = {"adv": "advertise", "uadv": "unadvertise", "sub": "subscribe", "usub": "unsubscribe"}

@@ -8,10 +8,13 @@ from msgspec import Struct, structs
 
 from broker.protocol.hops import Hop, broker_hop, client_hop
 from broker.protocol.vocabulary import PROTOCOLS, Protocol
+from labctl.simulate.programs.carried import carried
 from labctl.simulate.programs.generate import GENERATORS, SPAN_S, tree
 from labctl.simulate.programs.programs import Fault, Program, TxProgram
 
 SLOW_SHARE = 0.3
+CARRIED_SHARE = 0.1
+"""Of the seeds: links carry frames there, which takes twice the time."""
 MIXED = "mixed"
 """All protocols in one overlay."""
 PROTOCOL_CHOICES = (*PROTOCOLS, MIXED)
@@ -30,6 +33,8 @@ class Variant(Struct, frozen=True):
     """Probability with which each transaction is aborted by its coordinator."""
     slow_links: float = 1.0
     """Factor by which a part of the links is slower."""
+    cut: float = 0.0
+    """How often each link loses its connection; more than 0: links carry frames in every schedule, not in a few."""
 
 
 PLAIN = Variant()
@@ -42,9 +47,15 @@ def protocols_of(choice: str) -> tuple[Protocol, ...]:
 def generate(scenario: str, protocol: str, seed: int, variant: Variant = PLAIN) -> Program:
     """The program of a seed: the same for the same arguments."""
     program = GENERATORS[scenario](seed, protocols_of(protocol))
-    if variant == PLAIN:
-        return program
-    random = Random(f"{scenario} {protocol} {seed} {variant}")
+    if variant != PLAIN:
+        program = _varied(program, variant, Random(f"{scenario} {protocol} {seed} {variant}"))
+    random = Random(f"links {scenario} {protocol} {seed}")
+    if variant.cut or random.random() < CARRIED_SHARE:
+        program = carried(program, random, variant.cut)
+    return program
+
+
+def _varied(program: Program, variant: Variant, random: Random) -> Program:
     if variant.brokers:
         program = _transplant(program, variant.brokers, random)
     transactions = tuple(_aborted(t, variant.abort, random) for t in program.transactions)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
+from broker.protocol.link import WINDOW_BYTES
 from labctl.simulate.programs.programs import Conditions, Op, Program, Regular, TxProgram
 
 SEEDS_TRIED = 4
@@ -45,7 +46,7 @@ def _failing(program: Program, fails: Fails) -> Program | None:
 
 def smaller(program: Program) -> Iterator[Program]:
     """Programs with one thing less, those with much less first."""
-    for name in ("transactions", "regular", "faults", "setup"):
+    for name in ("transactions", "regular", "faults", "cuts", "setup"):
         items = getattr(program, name)
         for place in range(len(items)):
             yield structs.replace(program, **{name: _without(items, place)})
@@ -53,6 +54,10 @@ def smaller(program: Program) -> Iterator[Program]:
     yield from _with_fewer_brokers(program)
     yield from _with_smaller_bodies(program)
     yield from _under_usual_conditions(program)
+    if program.window_bytes:
+        yield structs.replace(program, window_bytes=0, cuts=())
+    if program.window_bytes not in (0, WINDOW_BYTES):
+        yield structs.replace(program, window_bytes=WINDOW_BYTES)
     if program.slowness:
         yield structs.replace(program, slowness={})
     for link in program.slowness:

@@ -27,6 +27,12 @@ def outline(program: Program) -> Iterator[str]:
         yield f"{milliseconds(piece.start)}  {piece.client}, regularly: {body(piece.body)}"
     for fault in program.faults:
         yield f"{milliseconds(fault.time)}  {_fault(fault)}"
+    for cut in program.cuts:
+        link = " - ".join(name_of(hop) for hop in cut.link.split(">"))
+        again = f"; another one can be made after {1e3 * cut.seconds:.1f} ms" if cut.seconds else ""
+        yield f"{milliseconds(cut.time)}  {link} loses its connection{again}"
+    if program.window_bytes:
+        yield f"links      carry frames; {program.window_bytes} bytes may be under way on each"
     yield from _conditions(program.conditions)
     pairs = {frozenset(pair) for pair in (*program.links, *program.homes.items())}
     for link, mean_ms in sorted(program.slowness.items()):
