@@ -100,7 +100,7 @@ def _replayed(loaded: Result, part: Path) -> Verdict:
     from labctl.simulate.recorded import reading, repetition
     from labctl.simulate.views import recorded
 
-    return recorded.verdict(repetition.replay(reading.of(loaded, part)))
+    return recorded.verdict(repetition.replay(reading.of(loaded, part)), repetition.is_of_other_code(part))
 
 
 def _check_one(out: Output, part: Path, replays: bool) -> Answer:

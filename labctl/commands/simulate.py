@@ -149,6 +149,9 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
     repetition: Annotated[
         int | None, typer.Option(min=1, help="Default: the first.", rich_help_panel=_REAL)
     ] = None,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Step through all of it.", rich_help_panel=_REAL)
+    ] = False,
     json: Json = False,
 ) -> None:
     """Step through one schedule and judge it, or replay a real run.
@@ -160,14 +163,18 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
     experiment NAME --history all). The core of every broker is given what the
     real one was given, in the same order and at the same times, and says what
     it would have sent. Where the real broker did something else, the first
-    such message is named: a fault of its server, its links or its timers.
+    such message is named: a fault of its server, its links or its timers. What
+    was reproduced is judged as one overlay; if it broke a promise, the smallest
+    part of it that does so is drawn.
     """
     from labctl.simulate.programs.variants import Variant
     from labctl.simulate.search import requests
     from labctl.simulate.views import console
 
     if source is not None:
-        _end(_replay_real(Output(json), seed, source, cell, repetition))
+        if seed is not None:
+            raise UsageProblem("a SEED or --from RESULT, not both")
+        _end(_replay_real(Output(json), source, cell, repetition or 0, steps))
         return
     if seed is None:
         raise UsageProblem("which schedule? give a SEED, or a real run by --from RESULT")
@@ -176,15 +183,13 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
     _end(console.replay(Output(json), request))
 
 
-def _replay_real(out: Output, seed: int | None, source: Path, cell: str, number: int | None) -> bool:
+def _replay_real(out: Output, source: Path, cell: str, number: int, steps: bool) -> bool:
     from labctl.results.problem import ending_with
     from labctl.simulate.recorded.repetition import which
     from labctl.simulate.views import recorded
 
-    if seed is not None:
-        raise UsageProblem("a SEED or --from RESULT, not both")
     with ending_with(USAGE):
-        return recorded.replay(out, which(source, cell, number or 0))
+        return recorded.replay(out, which(source, cell, number), steps)
 
 
 @app.command("explore", epilog="Example: labctl simulate explore --protocol d-tx,s-tx")

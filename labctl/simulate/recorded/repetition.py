@@ -7,12 +7,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from labctl.exits import UsageProblem
-from labctl.results import layout
-from labctl.results.reading import find
-from labctl.simulate.recorded import links, nodes
+from labctl.results import layout, provenance
+from labctl.results.histories import Result
+from labctl.results.reading import find, read_run
+from labctl.simulate.recorded import links, nodes, schedule
 from labctl.simulate.recorded.links import Altered, Link
 from labctl.simulate.recorded.nodes import Difference, Replayed
 from labctl.simulate.recorded.reading import Recording
+from labctl.simulate.recorded.smaller import Case
 
 
 class Outcome(Struct, frozen=True):
@@ -38,6 +40,22 @@ class Outcome(Struct, frozen=True):
 def replay(recordings: list[Recording]) -> Outcome:
     replayed = [nodes.replay(recording) for recording in recordings]
     return Outcome(tuple(replayed), tuple(links.compare(recordings, replayed)))
+
+
+def case(recordings: list[Recording], outcome: Outcome, result: Result) -> Case | None:
+    """All of it as one overlay, where each broker lived once; of a run that was reproduced."""
+    if len({recording.node for recording in recordings}) < len(recordings):
+        return None
+    clients = tuple(file for file in result.files if file.role == "client")
+    return Case(schedule.merge(recordings, outcome.nodes), clients)
+
+
+def is_of_other_code(folder: Path) -> bool:
+    """Whether a repetition of a result was run by another code of the broker than is here."""
+    for root in folder.resolve().parents[2:3]:  # cells, the cell, the repetition
+        if (root / layout.RUN).exists():
+            return bool(read_run(str(root))["code"].get("broker") != provenance.code()["broker"])
+    return False
 
 
 def which(result: Path, cell: str = "", number: int = 0) -> Path:

@@ -5,6 +5,6 @@
     diagram.py    a schedule as a space-time diagram
     recorded.py   what came of a real run that was replayed
 
-May import: broker, broker.protocol, labctl, labctl.checks, labctl.simulate, labctl.simulate.programs,
-labctl.simulate.recorded, labctl.simulate.search.
+May import: broker, broker.protocol, labctl, labctl.checks, labctl.results, labctl.simulate,
+labctl.simulate.programs, labctl.simulate.recorded, labctl.simulate.search.
 """

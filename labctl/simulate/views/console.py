@@ -117,7 +117,7 @@ def _show_campaign(out: Output, counts: Counts, elapsed_s: float, interrupted: b
 
 def _show_failure(out: Output, plan: Campaign, violation: dict[str, Any]) -> None:
     protocol, scenario, seed = violation["protocol"], violation["scenario"], violation["seed"]
-    _say_all(out, ["", *lines_of(f"{violation['property']} is violated", violation["text"])])
+    say_all(out, ["", *lines_of(f"{violation['property']} is violated", violation["text"])])
     out.say(
         f"again: labctl simulate replay {seed} --protocol {protocol} --scenario {scenario}{_flags(plan.variant)}"
     )
@@ -126,7 +126,7 @@ def _show_failure(out: Output, plan: Campaign, violation: dict[str, Any]) -> Non
         small = shrunk(program, violation["property"], plan.shrink_s)
     world, faults = attempt(small, traces=True)
     out.say("\nA smaller program that shows it:")
-    _say_all(out, [*outline(small), "", *diagram(world, small), "", *_sentences(faults)])
+    say_all(out, [*outline(small), "", *diagram(world, small), "", *_sentences(faults)])
 
 
 def _flags(variant: Variant) -> str:
@@ -140,7 +140,7 @@ def _sentences(faults: Sequence[tuple[str, str]]) -> list[str]:
     return [line for name, text in faults for line in lines_of(name, text)] or ["no violation"]
 
 
-def _say_all(out: Output, lines: Sequence[str]) -> None:
+def say_all(out: Output, lines: Sequence[str]) -> None:
     for line in lines:
         out.say(line)
 
@@ -158,13 +158,13 @@ def replay(out: Output, request: Replay) -> bool:
     tally.violations = [{"seed": request.seed, "property": name, "text": text} for name, text in faults]
     out.document(tally.document() | {"program": list(outline(program)), "steps": steps})
     if not out.json:
-        _say_all(out, [*outline(program), "", head])
-        _step_through(out, steps)
-        _say_all(out, ["", *_sentences(faults)])
+        say_all(out, [*outline(program), "", head])
+        step_through(out, steps)
+        say_all(out, ["", *_sentences(faults)])
     return not faults
 
 
-def _step_through(out: Output, steps: Sequence[str]) -> None:
+def step_through(out: Output, steps: Sequence[str]) -> None:
     waits = is_terminal(sys.stdout) and sys.stdin.isatty()
     if waits:
         out.note("Enter: one step; a number and Enter: so many; Ctrl-D: all the rest")
@@ -226,8 +226,8 @@ def explore(out: Output, request: Exploration) -> bool:
     if failure is not None:
         program, world = failure
         told = lines_of(str(violations[0]["property"]), str(violations[0]["text"]))
-        _say_all(out, [*told, *outline(program), ""])
-        _say_all(out, diagram(world, program))
+        say_all(out, [*told, *outline(program), ""])
+        say_all(out, diagram(world, program))
     return not violations
 
 
@@ -269,5 +269,5 @@ def soak(out: Output, request: LongRun) -> bool:
     if not out.json:
         faults = fields.pop("faults")
         out.table("What is left of them", tuple(fields), [tuple(fields.values())])
-        _say_all(out, faults or ["nothing but what they committed"])
+        say_all(out, faults or ["nothing but what they committed"])
     return not result.faults

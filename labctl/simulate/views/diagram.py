@@ -8,6 +8,7 @@ from typing import NamedTuple
 from broker.protocol import events
 from broker.protocol.hops import is_client, name_of
 from labctl.simulate.programs.programs import Program
+from labctl.simulate.recorded.world import RecordedWorld
 from labctl.simulate.views.describe import message
 from labctl.simulate.world import Moment, Passage, World
 
@@ -28,6 +29,9 @@ TOLD = frozenset(
 )
 
 
+Drawn = World | RecordedWorld
+
+
 class Line(NamedTuple):
     """Something between two nodes, or at one of them (then `source` is empty)."""
 
@@ -37,7 +41,7 @@ class Line(NamedTuple):
     text: str
 
 
-def diagram(world: World, program: Program) -> list[str]:
+def diagram(world: Drawn, program: Program) -> list[str]:
     """Of a world that kept its traces: a head line, and a line for each thing that happened."""
     lines = sorted([*_passages(world), *_moments(world.moments)], key=lambda line: line.time)
     start = min((line.time for line in lines), default=0.0)
@@ -94,7 +98,7 @@ def draw(columns: Sequence[str], width: int, source: str, target: str) -> str:
     return "".join(cells)
 
 
-def _passages(world: World) -> Iterator[Line]:
+def _passages(world: Drawn) -> Iterator[Line]:
     ends = {m.node: m.time for m in world.moments if m.name in (events.CRASHED, events.LEFT)}
     for passage in world.passages:
         source, target = name_of(passage.source), name_of(passage.target)
@@ -103,11 +107,12 @@ def _passages(world: World) -> Iterator[Line]:
         yield Line(passage.arrived, source, target, text)
 
 
-def _is_heard(world: World, passage: Passage, ends: Mapping[str, float]) -> bool:
+def _is_heard(world: Drawn, passage: Passage, ends: Mapping[str, float]) -> bool:
     if is_client(passage.target):
         return passage.arrived <= ends.get(name_of(passage.target), passage.arrived)
     if is_client(passage.source):
-        return passage.number <= world.clients[name_of(passage.source)].heard_until
+        client = world.clients.get(name_of(passage.source))
+        return client is None or passage.number <= client.heard_until
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -9,11 +10,15 @@ import msgspec
 from broker.protocol.wire import AnyMessage
 from labctl.checks.verdict import Verdict
 from labctl.output import Output
-from labctl.simulate.recorded import reading, repetition
+from labctl.results import histories
+from labctl.simulate.recorded import reading, repetition, smaller
 from labctl.simulate.recorded.links import Altered
 from labctl.simulate.recorded.nodes import Difference, Told
 from labctl.simulate.recorded.repetition import Outcome
+from labctl.simulate.recorded.smaller import Case
+from labctl.simulate.views.console import say_all, step_through
 from labctl.simulate.views.describe import message
+from labctl.simulate.views.diagram import diagram
 
 REASON = (
     "A core does the same whenever it is given the same: either what stands around it did this, the server, a link or "
@@ -21,8 +26,12 @@ REASON = (
 )
 
 
-def verdict(outcome: Outcome) -> Verdict:
+CHANGED = "the code of the broker is not that of the run: the difference may lie there"
+
+
+def verdict(outcome: Outcome, is_other_code: bool = False) -> Verdict:
     faults = tuple(map(sentence, outcome.differences))
+    faults += (CHANGED,) if faults and is_other_code else ()
     answer = "invalid" if faults else "valid" if outcome.compared else "unknown"
     return Verdict("replay", answer, outcome.compared, faults)  # type: ignore[arg-type]
 
@@ -53,34 +62,62 @@ def _words(what: AnyMessage | Told) -> str:
     return message(what)
 
 
-def replay(out: Output, folder: Path) -> bool:
-    """True: everything was reproduced."""
-    outcome = repetition.replay(reading.load(folder))
-    judged = verdict(outcome)
+def replay(out: Output, folder: Path, steps: bool = False, shrink_s: float = 10.0) -> bool:
+    """True: everything was reproduced, and kept its promises here as well."""
+    result = histories.load(folder)
+    recordings = reading.of(result, folder)
+    outcome = repetition.replay(recordings)
+    judged = verdict(outcome, repetition.is_of_other_code(folder))
+    case = None if judged.faults else repetition.case(recordings, outcome, result)
+    broken = {} if case is None else case.broken(case.world(traces=False))
+    drawn = [] if case is None else _drawing(out, case, broken, steps, shrink_s)
     rows = [
         (n.node, n.arrivals, n.messages, n.told, "reproduced" if n.is_reproduced else "different")
         for n in outcome.nodes
     ]
-    columns = ("broker", "arrivals", "sent as by its core", "told as by its core", "")
+    names = ("broker", "arrivals", "sent", "told", "state")
     out.document(
         {
             "repetition": str(folder),
             "answer": judged.answer,
             "compared": judged.checked,
             "differences": judged.faults,
-            "brokers": [
-                dict(zip(("broker", "arrivals", "sent", "told", "state"), row, strict=True)) for row in rows
-            ],
+            "brokers": [dict(zip(names, row, strict=True)) for row in rows],
+            "violations": broken,
+            "steps": drawn,
         }
     )
-    if out.json:
-        return not judged.faults
-    out.table(str(folder), columns, rows)
-    for text in judged.faults:
-        out.say(text)
+    if not out.json:
+        columns = ("broker", "arrivals", "sent as by its core", "told as by its core", "")
+        out.table(str(folder), columns, rows)
+        _tell(out, outcome, judged, case)
+        say_all(out, [f"{name}: {text}" for name, text in broken.items()])
+        if steps:
+            step_through(out, drawn)
+        else:
+            say_all(out, drawn)
+    return not judged.faults and not broken
+
+
+def _tell(out: Output, outcome: Outcome, judged: Verdict, case: Case | None) -> None:
     if judged.faults:
-        out.say(REASON)
-    else:
-        crossed = sum(link.messages for link in outcome.links)
-        out.say(f"reproduced: every message and every decision; {crossed:,} messages came as they had left")
-    return not judged.faults
+        say_all(out, [*judged.faults, REASON])
+        return
+    crossed = sum(link.messages for link in outcome.links)
+    out.say(f"reproduced: every message and every decision; {crossed:,} messages came as they had left")
+    if case is None:
+        out.say("A broker has lived twice: the brokers are replayed one by one, and not as one overlay.")
+
+
+def _drawing(out: Output, case: Case, broken: Mapping[str, str], steps: bool, shrink_s: float) -> list[str]:
+    """All of it, if that is wanted; or the smallest part of it that breaks what it broke."""
+    if steps:
+        return diagram(case.world(), case.program)
+    if not broken:
+        return []
+    with out.working("making the run smaller"):
+        small = smaller.shrink(case, next(iter(broken)), shrink_s)
+    world = small.world()
+    units = sorted({unit for _, unit in world.said if unit[0] != "stay"} - small.without)
+    left = [f"  {kind} {name}" for kind, name in units]
+    return ["", "What is left of it when all else is taken away:", *left, "", *diagram(world, small.program)]

@@ -8,7 +8,8 @@ import pytest
 
 from labctl.exits import UsageProblem
 from labctl.report.judgement import claims
-from labctl.simulate.recorded.repetition import which
+from labctl.results import provenance
+from labctl.simulate.recorded.repetition import is_of_other_code, which
 from tests.support import synthetic
 from tests.support.synthetic import Spec
 
@@ -45,3 +46,12 @@ def test_what_is_not_there_is_told_with_what_is(result: Path) -> None:
         which(result, S_TX.id, 3)
     with pytest.raises(UsageProblem, match="there is no folder"):
         which(result / "nowhere")
+
+
+def test_a_run_by_other_code_is_known(result: Path) -> None:
+    part = which(result, S_TX.id)
+    assert is_of_other_code(part)
+    run = result / "run.json"
+    run.write_text(run.read_text().replace(synthetic.CODE["broker"], provenance.code()["broker"]))
+    assert not is_of_other_code(part)
+    assert not is_of_other_code(result.parent)

@@ -254,7 +254,7 @@ def test_a_replay_waits_for_enter_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "stdin", Keyboard())
     out = Output()
     monkeypatch.setattr(out, "say", lambda line: said.append((line, len(asked))))
-    console._step_through(out, ["a", "b", "c", "d", "e"])
+    console.step_through(out, ["a", "b", "c", "d", "e"])
     assert said == [("a", 1), ("b", 2), ("c", 2), ("d", 3), ("e", 3)]
 
 
