@@ -7,11 +7,11 @@ advertises thousands of things.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from broker.matching.index import Index
-from broker.matching.records import Record
+from broker.matching.records import Record, stamp_of
 from broker.protocol.filters import Event, Filter, Interval, OneOf, overlaps, subsumes
 from broker.protocol.vocabulary import NO_KEY
 
@@ -44,7 +44,24 @@ class Space:
                 self._many.change(is_in, other)
             kept = [(Filter((), ()), True, self._many.contains)]
         self._parts = kept
+        self._choose_test()
+
+    def parts(self) -> Sequence[tuple[bool, Filter]]:
+        """Changes that make this of an empty space, in order."""
+        if self._many is not None:
+            return self._many.parts()
+        return [(positive, filter_) for filter_, positive, _ in reversed(self._parts)]
+
+    def renew(self, parts: Iterable[tuple[bool, Filter]]) -> None:
+        """Begin anew with these changes, in order."""
+        self._parts, self._many = [], None
+        self._choose_test()
+        for positive, filter_ in parts:
+            self.change(positive, filter_)
+
+    def _choose_test(self) -> None:
         # Most clients advertise one thing: then its test is the answer.
+        kept = self._parts
         self.contains = kept[0][2] if len(kept) == 1 and kept[0][1] else partial(_decide, kept)
 
 
@@ -71,6 +88,10 @@ class Many:
         record = Record("adv" if positive else "uadv", "", (NO_KEY, 1, 1, self._number), filter_)
         self._index.add(record, "here")
         self._newest[filter_] = record
+
+    def parts(self) -> Sequence[tuple[bool, Filter]]:
+        ordered = sorted(self._newest.values(), key=stamp_of)
+        return [(record.positive, record.filter) for record in ordered]
 
     def contains(self, event: Event) -> bool:
         return bool(self._index.hops(event))

@@ -86,6 +86,8 @@ class Prepared(Message, frozen=True, tag=57):
 
 class Commit(Message, frozen=True, tag=58):
     tx: str
+    isolated: bool = False
+    """To participants: what it has changed counts from the commit on, and not from when it was said."""
 
 
 class Abort(Message, frozen=True, tag=59):

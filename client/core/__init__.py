@@ -1,5 +1,6 @@
 """The client without I/O: what runs over asyncio and in the simulator alike.
 
+    advertised.py     what a client advertises, in the order of its edge broker
     session.py        what a client has advertised, what it waits for, what has arrived
     verbs.py          what a program can ask of a client
     port.py           what a client's transactions need from whatever runs them

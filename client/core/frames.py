@@ -17,6 +17,7 @@ from broker.protocol.filters import Event, Filter, Value
 from broker.protocol.messages import Publish
 from broker.protocol.vocabulary import Kind
 from broker.protocol.wire import TransactionMessage
+from client.core.advertised import Advertised, Change
 from client.core.errors import NotAdvertised, TransactionAborted
 from client.core.port import Future, resolve
 
@@ -50,7 +51,8 @@ class Words(Protocol):
 
     def may_publish(self, event: Event) -> bool: ...
 
-    def advertised(self, positive: bool, filter_: Filter) -> None: ...
+    @property
+    def advertised(self) -> Advertised: ...
 
 
 class Part(Struct, eq=False):
@@ -60,7 +62,14 @@ class Part(Struct, eq=False):
     acks: dict[int, Future] = field(default_factory=dict)
     kept: list[Publish] = field(default_factory=list)
     """Publications that await the commit."""
-    advertised: list[tuple[bool, Filter]] = field(default_factory=list)
+    said: list[int] = field(default_factory=list)
+    """Places of advertisements that it has sent."""
+    advertised: list[Change] = field(default_factory=list)
+    """Those of them that have been acknowledged."""
+    committed_at: int = 0
+    """At its coordinator, if it is isolated: the place of its commit among what this client says."""
+    is_isolated: bool = False
+    """At a participant, which learns it by the commit."""
     frames: int = 0
     closed: bool = False
     """Nothing of it may be sent any more."""
@@ -109,9 +118,16 @@ class Frame:
 
     async def _change(self, kind: Kind, constraints: Mapping[str, Any]) -> None:
         filter_ = self._manager.words.filter(constraints)
-        await self._operate(lambda op: TxRequest(self.tx, op, kind, filter_), kind=kind, filter=filter_)
-        if kind in ("adv", "uadv"):
-            self._part.advertised.append((kind == "adv", filter_))
+        places: list[int] = []
+
+        def request(op: int) -> TxRequest:
+            if kind in ("adv", "uadv"):
+                places.append(self._manager.words.advertised.say(in_transaction=True))
+                self._part.said += places
+            return TxRequest(self.tx, op, kind, filter_)
+
+        await self._operate(request, kind=kind, filter=filter_)
+        self._part.advertised += [Change((place, 0), kind == "adv", filter_) for place in places]
 
     async def _publication(self, kind: PublicationKind, event: Mapping[str, Value], payload: bytes) -> int:
         checked, data = self._manager.words.event(event, payload)
@@ -121,7 +137,7 @@ class Frame:
         )
 
     def _check_advertised(self, event: Event) -> None:
-        for positive, filter_ in reversed(self._part.advertised):
+        for _, positive, filter_ in reversed(self._part.advertised):
             if filter_.matches(event):
                 if positive:
                     return

@@ -37,6 +37,7 @@ from broker.protocol.stx import (
 )
 from broker.protocol.vocabulary import plan_mode
 from broker.protocol.wire import TransactionMessage
+from client.core.advertised import Change
 from client.core.errors import ClientError
 from client.core.outcomes import COMMITTED, Outcome, aborted, unknown
 from client.core.port import Future, resolve
@@ -112,7 +113,10 @@ class Running(Struct, eq=False):
 
     tx: str
     kept: list[tuple[int, Publish]] = field(default_factory=list)
-    advertised: list[tuple[bool, Filter]] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)
+    """Of its changes of tables, by step: where this client has said them among all that it says."""
+    said: list[int] = field(default_factory=list)
+    advertised: list[Change] = field(default_factory=list)
     closed: bool = False
     coordinated: Coordinated | None = None
 
@@ -230,8 +234,8 @@ class Plans:
         self, running: Running, coordinator: str, safe: bool, planned: Planned, before: tuple[Before, ...]
     ) -> Step:
         """To be sent."""
-        if planned.kind in ("adv", "uadv") and planned.filter is not None:
-            running.advertised.append((planned.kind == "adv", planned.filter))
+        if planned.filter is not None:
+            self._place(running, planned, planned.filter)
         if self._transactions.keeps_history:
             self._transactions.note(
                 ISSUED,
@@ -242,6 +246,17 @@ class Plans:
                 event=planned.event,
             )
         return Step(running.tx, coordinator, safe, planned, before)
+
+    def _place(self, running: Running, planned: Planned, filter_: Filter) -> None:
+        """Below the later steps that this client has sent already, as its edge broker stamps it."""
+        advertised, step = self._words.advertised, planned.step
+        is_advertisement = planned.kind in ("adv", "uadv")
+        said = advertised.say(in_transaction=True) if is_advertisement else advertised.pass_on()
+        later = [other for other in running.places if other > step]
+        running.places[step] = running.places[min(later)] if later else said
+        if is_advertisement:
+            running.said.append(said)
+            running.advertised.append(Change((running.places[step], step), planned.kind == "adv", filter_))
 
     def _step(self, message: Step) -> None:
         planned = message.planned
@@ -283,9 +298,9 @@ class Plans:
         """`happened`: unless it was aborted; a session that is lost knows of nothing that has."""
         del self.running[running.tx]
         self._transactions.note(ENDED, tx=running.tx, outcome=outcome.state, reason=outcome.reason)
-        if happened and outcome.state != "aborted":
-            for positive, filter_ in running.advertised:
-                self._words.advertised(positive, filter_)
+        has_happened = happened and outcome.state != "aborted"
+        self._words.advertised.settle(running.said, running.advertised if has_happened else ())
+        if has_happened:
             for _, publication in sorted(running.kept, key=lambda kept: kept[0]):
                 self._deliver(publication, running.tx)
         if running.coordinated is not None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from broker.matching.space import Space
 from broker.protocol.filters import Event, Filter, FilterError, Value, make_filter
 from broker.protocol.limits import LimitExceeded, Limits, check_filter_within, check_publication
 from broker.protocol.messages import Accepted, Joined, Publish, Refused, Request, Settle, Settled
 from broker.protocol.vocabulary import Kind
 from broker.protocol.wire import MESSAGE_BYTES_MAX, AnyMessage, WireError, encode
+from client.core.advertised import Advertised, Change
 from client.core.errors import ClientError, InvalidFilter, NotAdvertised, RefusedByBroker, TooLarge
 
 Delivery = Publish
@@ -51,8 +51,9 @@ class Session:
         self.limits = limits or Limits()
         self._draw_id = draw_id
         self._number = 0
-        self.space = Space()
-        self._open: dict[int, tuple[Kind, Filter] | None] = {}
+        self.advertised = Advertised()
+        self.space = self.advertised.space
+        self._open: dict[int, tuple[Kind, Filter, int] | None] = {}
 
     def request(self, kind: Kind, constraints: Mapping[str, Any]) -> Request:
         filter_ = self.filter(constraints)
@@ -60,7 +61,8 @@ class Session:
         request = Request(self._number, kind, filter_)
         if len(encode(request)) > MESSAGE_BYTES_MAX:
             raise TooLarge(f"a filter of {len(encode(request))} bytes; the limit is {MESSAGE_BYTES_MAX}")
-        self._open[self._number] = (kind, filter_)
+        place = self.advertised.say() if kind in ("adv", "uadv") else 0
+        self._open[self._number] = (kind, filter_, place)
         return request
 
     def publish(self, event: Mapping[str, Value], payload: bytes = b"") -> Publish:
@@ -104,12 +106,16 @@ class Session:
 
     def _accepted(self, number: int) -> Done | None:
         operation = self._open.get(number)
-        if operation is not None and operation[0] in ("adv", "uadv"):
-            self.space.change(operation[0] == "adv", operation[1])
+        if operation is not None and operation[2]:
+            kind, filter_, place = operation
+            self.advertised.settle((place,), (Change((place, 0), kind == "adv", filter_),))
         return self._done(number)
 
     def _refused(self, message: Refused) -> Outcome | None:
         if message.number in self._open:
+            operation = self._open[message.number]
+            if operation is not None:
+                self.advertised.settle((operation[2],))
             return self._done(message.number, RefusedByBroker(message.reason))
         return PublicationRefused(message.number, message.reason)
 

@@ -23,8 +23,9 @@ from broker.protocol.dtx import (
 )
 from broker.protocol.events import BEGIN, ENDED, RECEIVED, TCM
 from broker.protocol.messages import Publish
-from broker.protocol.vocabulary import NO_KEY, Mode
+from broker.protocol.vocabulary import ISOLATED, NO_KEY, Mode
 from broker.protocol.wire import TransactionMessage
+from client.core.advertised import place_of
 from client.core.errors import ClientError, SessionClosed, TransactionAborted
 from client.core.frames import Frame, Handler, Note, Part, Tcm, Words
 from client.core.outcomes import COMMITTED, Outcome, aborted, unknown
@@ -113,6 +114,8 @@ class Transaction(Frame):
                 self._send_abort(objection)
             elif not self._part.closed:
                 self._commit_sent = True
+                if self.mode in ISOLATED:
+                    self._part.committed_at = self._manager.words.advertised.pass_on()
                 self._manager.port.send(Commit(self.tx))
         await self._ending()
 
@@ -221,6 +224,7 @@ class Transactions:
         if isinstance(message, TxAck):
             resolve(part.acks.pop(message.op, None), message)
         elif isinstance(message, Commit):
+            part.is_isolated = message.isolated
             self._end(part, COMMITTED)
             self.port.send(Ended(part.tx, committed=True))
         elif isinstance(message, Abort):
@@ -287,13 +291,21 @@ class Transactions:
         del self.parts[part.tx]
         committed = outcome.state == "committed"
         self.note(ENDED, tx=part.tx, outcome=outcome.state, reason=outcome.reason)
+        self._settle_advertised(part, committed)
         if committed:
-            for positive, filter_ in part.advertised:
-                self.words.advertised(positive, filter_)
             for publication in part.kept:
                 self.deliver(publication, part.tx)
         if part.transaction is not None:
             part.transaction.ended(outcome)
+
+    def _settle_advertised(self, part: Part, committed: bool) -> None:
+        advertised, changes = self.words.advertised, part.advertised if committed else []
+        changes = sorted(changes, key=place_of)
+        if part.committed_at:
+            changes = [change._replace(place=(part.committed_at, 0)) for change in changes]
+        elif part.is_isolated:
+            changes = advertised.at_commit(part.said, changes)
+        advertised.settle(part.said, changes)
 
 
 def _no_note(name: str, /, **fields: Any) -> None:

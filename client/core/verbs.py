@@ -25,6 +25,7 @@ from broker.protocol.vocabulary import (
     plan_mode,
 )
 from broker.protocol.wire import AnyMessage, TransactionMessage
+from client.core.advertised import Advertised
 from client.core.errors import ClientError, TimedOut
 from client.core.outcomes import Outcome
 from client.core.plans import Plan, PlannedTransaction, Plans
@@ -51,8 +52,9 @@ class SessionWords:
     def may_publish(self, event: Event) -> bool:
         return self._session.space.contains(event)
 
-    def advertised(self, positive: bool, filter_: Filter) -> None:
-        self._session.space.change(positive, filter_)
+    @property
+    def advertised(self) -> Advertised:
+        return self._session.advertised
 
 
 class Verbs(ABC):

@@ -1,18 +1,22 @@
-"""Regular publications beside transactions, and whether what was published was advertised.
+"""Regular publications beside transactions and behind them, and whether what was published was advertised.
 
 A regular publication sees what is committed, and what undecided transactions have subscribed to; never
 what they have unsubscribed from. So a client that no committed transaction and no regular operation has
 moved gets it exactly if it was subscribed before, and nobody gets it twice.
+
+When all is over, there is nothing that can be open: the *last word* of each client about each event.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct, field
 
 from broker.protocol.filters import Event
 from labctl.checks.history import History, Operation, Transaction, is_before
-from labctl.checks.spaces import Entry, spaces_of
+from labctl.checks.spaces import Entry, is_in_at_end, spaces_of
 
 
 def regular_faults(history: History) -> tuple[list[str], int]:
@@ -95,3 +99,57 @@ def _may_count(entry: Entry, transaction: Transaction, operation: Operation) -> 
     if entry.transaction is transaction:
         return not is_before(operation, entry.operation)
     return entry.transaction is None or entry.transaction.committed
+
+
+class LastWord(Struct):
+    """An event that a client published when all was over, and what became of it."""
+
+    client: str
+    event: Event
+    admitting: frozenset[str]
+    """The brokers that would let it publish the event in a transaction."""
+    is_let_through: bool = True
+    """By its own library; what that holds back was sent all the same."""
+    is_refused: bool = False
+    """By its broker."""
+    receivers: list[str] = field(default_factory=list)
+    """Each as often as it got it."""
+
+
+def last_faults(history: History, words: Sequence[LastWord], brokers: Sequence[str]) -> Iterator[str]:
+    """Everybody may publish what it advertises, and nothing else; it reaches who is subscribed, and nobody else."""
+    spaces = spaces_of(history)
+    present = [client for client in history.homes if client not in history.gone]
+    for word in words:
+        client, event = history.lives.get(word.client, word.client), word.event
+        may = is_in_at_end(spaces.advertisements(client, event))
+        what = f"at last, {event} of {word.client}, {'advertised' if may else 'not advertised'}"
+        is_open = word.is_let_through and not may and _may_err(history, client)
+        if word.is_let_through != may and not is_open:
+            yield f"{what}: its library {'lets it through' if word.is_let_through else 'holds it back'}"
+        if word.is_refused == may:
+            yield f"{what}: its broker {'refuses it' if word.is_refused else 'takes it'}"
+        for broker in brokers:
+            if (broker in word.admitting) != may:
+                does = "admits" if broker in word.admitting else "does not admit"
+                yield f"{what}: {broker} {does} it in a transaction"
+        subscriptions = spaces.subscriptions(event)
+        wanted = sorted(c for c in present if may and c != client and is_in_at_end(subscriptions.get(c, ())))
+        receivers = sorted(history.lives.get(id_, id_) for id_ in word.receivers)
+        if receivers != wanted:
+            yield f"{what}: reached {receivers} instead of {wanted}"
+
+
+def _may_err(history: History, client: str) -> bool:
+    """Whether a library may let through too much: something else was under way when an isolated transaction ended."""
+    changing = [
+        t for t in history.transactions.values()
+        if any(o.client == client and o.kind in ("adv", "uadv") for o in t.operations.values())
+    ]  # fmt: skip
+    never = float("inf")
+    return any(
+        one.is_isolated and one.ends_at.get(client, never) < other.ends_at.get(client, never)
+        for one in changing
+        for other in changing
+        if one is not other
+    )

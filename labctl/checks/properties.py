@@ -11,7 +11,7 @@ from labctl.checks import beside, order, serial
 from labctl.checks.anomalies import told
 from labctl.checks.cycles import follows_time
 from labctl.checks.history import History, Operation, Transaction, is_before
-from labctl.checks.spaces import Entry, spaces_of
+from labctl.checks.spaces import is_in_at_end, spaces_of
 from labctl.checks.verdict import Verdict
 
 Route = Callable[[str, Event, Hop], Iterable[Hop]]
@@ -168,9 +168,9 @@ def convergence(history: History, route: Route, probes: Sequence[Event]) -> Verd
     spaces = spaces_of(history)
     for event in probes:
         subscriptions = spaces.subscriptions(event)
-        wanting = {c for c in clients if _has(subscriptions.get(c, ()))}
+        wanting = {c for c in clients if is_in_at_end(subscriptions.get(c, ()))}
         for publisher in clients:
-            if not _has(spaces.advertisements(publisher, event)):
+            if not is_in_at_end(spaces.advertisements(publisher, event)):
                 continue
             checked += 1
             vain: list[str] = []
@@ -181,17 +181,6 @@ def convergence(history: History, route: Route, probes: Sequence[Event]) -> Verd
                 faults.append(f"{event} of {publisher} would miss {missed} and wrongly reach {wrong}")
             faults += [f"{event} of {publisher} would go to {broker} in vain" for broker in vain]
     return _verdict("convergence", checked, faults)
-
-
-def _has(entries: Iterable[Entry]) -> bool:
-    """Whether a client has an event at the end, by the last of its operations that touch it."""
-    last: Operation | None = None
-    for entry in entries:
-        if not entry.has_come or (entry.transaction is not None and not entry.transaction.committed):
-            continue
-        if last is None or entry.operation.rank > last.rank:
-            last = entry.operation
-    return last is not None and last.kind in ("sub", "adv")
 
 
 def _walk(broker: str, source: Hop, event: Event, route: Route, vain: list[str]) -> set[str]:
@@ -207,6 +196,12 @@ def _walk(broker: str, source: Hop, event: Event, route: Route, vain: list[str])
                 vain.append(name)
             reached |= behind
     return reached
+
+
+def last_act(history: History, words: Sequence[beside.LastWord], brokers: Sequence[str]) -> Verdict:
+    """When all is over, what clients publish is let through exactly if they advertise it, and reaches exactly whom
+    it should."""
+    return _verdict("last act", len(words), tuple(beside.last_faults(history, words, brokers)))
 
 
 def liveness(history: History, left: Sequence[str]) -> Verdict:

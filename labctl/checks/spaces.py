@@ -121,3 +121,14 @@ def spaces_of(history: History) -> Spaces:
         timelines_of(history)
         history.spaces = Spaces(history)
     return history.spaces
+
+
+def is_in_at_end(entries: Iterable[Entry]) -> bool:
+    """Whether a client has an event when all is over, by the last of its operations that touch it."""
+    last: Operation | None = None
+    for entry in entries:
+        if not entry.has_come or (entry.transaction is not None and not entry.transaction.committed):
+            continue
+        if last is None or entry.operation.rank > last.rank:
+            last = entry.operation
+    return last is not None and last.kind in ("sub", "adv")

@@ -8,6 +8,7 @@
     account.py    what must arrive on links, by the words of cores and clients alone
     choices.py    a world in which somebody chooses what happens next
     tasks.py      coroutines without an event loop
+    epilogue.py   the last act of every schedule: what clients may publish when all is over, and whom it reaches
     stage.py      the scenarios of `client.scenarios` in a simulated overlay
     runner.py     run a program in a world, and judge it
     snapshot.py   the state of brokers and clients as plain values

@@ -96,6 +96,11 @@ class ChoiceWorld(World):
         offers = [offer.name for offer in self._offers]
         return _digest((sorted(self._digests.items()), links, past, offers))
 
+    def run(self, steps_max: int = 1_000_000) -> None:
+        """Behind what was chosen time passes again."""
+        self.is_holding = False
+        super().run(steps_max)
+
     # What the world does otherwise by time
 
     def at(self, time: float, callback: Callable[..., None], *arguments: object) -> None:

@@ -19,6 +19,7 @@ from labctl.checks.history import History, read
 from labctl.checks.quiet.tables import tables
 from labctl.checks.verdict import Verdict
 from labctl.simulate.clients import SimClient
+from labctl.simulate.epilogue import last_words
 from labctl.simulate.linked import LinkedWorld
 from labctl.simulate.programs.generate import VALUES
 from labctl.simulate.programs.programs import (
@@ -226,14 +227,16 @@ class Run:
         world, program = self.world, self._program
         history = read(world.moments)
         states = {name: broker.state for name, broker in world.brokers.items()}
+        probes = self._probes()
         verdicts = [
             properties.atomicity(history, program.brokers),
             properties.consistency(history),
             properties.serializability(history),
             properties.recipients(history),
-            properties.convergence(history, self._route, self._probes()),
+            properties.convergence(history, self._route, probes),
             properties.liveness(history, [*self.errors, *self.left()]),
-            tables(states, self._probes()),
+            tables(states, probes),
+            properties.last_act(history, last_words(world, probes), program.brokers),
         ]
         if isinstance(world, LinkedWorld):
             verdicts.append(world.verdict())

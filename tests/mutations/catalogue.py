@@ -163,6 +163,13 @@ CAUGHT = (
     Caught(telling.stamps_of_isolated_transactions_go_backwards, "turns", "d-tx", 1, "convergence"),
     Caught(telling.steps_are_stamped_as_they_come, "turns", "s-tx", 2, "convergence"),
     Caught(telling.steps_are_stamped_as_they_come, "turns", "s-tx-safe", 0, "consistency"),
+    # What clients may do when all is over
+    Caught(telling.committed_advertisements_do_not_permit, "advertise", "d-tx", 0, "last act"),
+    Caught(telling.committed_advertisements_do_not_permit, "advertise", "s-tx", 0, "last act"),
+    Caught(telling.libraries_do_not_learn_what_was_committed, "advertise", "d-tx-ni", 0, "last act"),
+    Caught(telling.libraries_believe_whoever_is_settled_last, "turns", "s-tx", 0, "last act"),
+    Caught(telling.withdrawals_still_permit_in_transactions, "carve", "d-tx", 0, "last act"),
+    Caught(telling.one_that_may_lets_the_others_of_its_batch_through, "dispatch", "d-tx", 0, "last act"),
 )
 
 SCHEDULED = (

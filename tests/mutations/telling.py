@@ -8,10 +8,14 @@ import pytest
 
 from broker.protocol.hops import is_client
 from broker.protocol.vocabulary import NO_KEY, Stamp
+from broker.routing.publications import NOTHING, Publications
+from broker.routing.srt import SRT
 from broker.routing.state import BrokerState, Guest
 from broker.transactions.dtx.operations import Operations
 from broker.transactions.stx.machine import Stx
-from tests.mutations.patching import replace
+from client.core.advertised import Advertised
+from client.core.transactions import Transactions
+from tests.mutations.patching import always, replace
 
 # The order in which a client speaks
 
@@ -67,3 +71,50 @@ def steps_are_stamped_as_they_come(patch: pytest.MonkeyPatch) -> None:
         return given
 
     replace(patch, Stx, "_stamp", stamp)
+
+
+# What clients may do when all is over
+
+
+def committed_advertisements_do_not_permit(patch: pytest.MonkeyPatch) -> None:
+    """Section 2: what a transaction has advertised or withdrawn decides, once committed, what a client may publish."""
+    always(patch, BrokerState, "rebuild_space", lambda: None)
+
+
+def libraries_do_not_learn_what_was_committed(patch: pytest.MonkeyPatch) -> None:
+    """The same, at the client."""
+    always(patch, Transactions, "_settle_advertised", lambda: None)
+
+
+def libraries_believe_whoever_is_settled_last(patch: pytest.MonkeyPatch) -> None:
+    """A22 (H22), at the client: what was said last counts, not what is settled last."""
+
+    def settle(_: Any, self: Advertised, _said: Any, changes: Any = ()) -> None:
+        for change in changes:
+            self.space.change(change.positive, change.filter)
+
+    replace(patch, Advertised, "settle", settle)
+
+
+def withdrawals_still_permit_in_transactions(patch: pytest.MonkeyPatch) -> None:
+    """Section 2: who may publish in a transaction is decided by the newest, also where it takes back."""
+
+    def admits(
+        original: Any, self: SRT, client: str, hop: str, event: Any, own: Any = (), tag: str = ""
+    ) -> bool:
+        written = [record for record in own if record.positive]
+        known = any(r.positive and r.filter.matches(event) for r in self.log(client, hop) if r.tag is None)
+        return known or bool(original(self, client, hop, event, written, tag))
+
+    replace(patch, SRT, "admits", admits)
+
+
+def one_that_may_lets_the_others_of_its_batch_through(patch: pytest.MonkeyPatch) -> None:
+    """The paper's Section 2.2: a client publishes within what it advertises, also where it publishes much at once."""
+
+    def refused(original: Any, self: Publications, client: str, messages: Any) -> Any:
+        contains = self._state.joined_guest(client).space.contains
+        is_any = len(messages) > 1 and any(contains(message.event) for message in messages)
+        return NOTHING if is_any else original(self, client, messages)
+
+    replace(patch, Publications, "_refused", refused)

@@ -21,6 +21,7 @@ from labctl.checks import properties
 from labctl.checks.history import History, read
 from labctl.checks.quiet.tables import tables
 from labctl.simulate.clients import SimClient
+from labctl.simulate.epilogue import last_words
 from labctl.simulate.programs.programs import Op, as_plan, perform
 from labctl.simulate.runner import regular
 from labctl.simulate.world import World
@@ -187,6 +188,7 @@ class Script:
             ),
             properties.liveness(history, [*self.errors, *self.residue()]),
             tables({name: broker.state for name, broker in brokers.items()}, probes),
+            properties.last_act(history, last_words(self.world, probes), tuple(brokers)),
         ]
         return [(verdict.property, text) for verdict in verdicts for text in verdict.faults]
 

@@ -30,7 +30,7 @@ class Decisions:
         self._state.note(ready, COMMITTED, tx=context.tx, key=context.key)
         retracts = context.tx in self._routing.veiled
         tomb = Tomb(True, "", source, context.is_decided_here, retracts)
-        ready += self._end(context, tomb, Commit(context.tx))
+        ready += self._end(context, tomb, Commit(context.tx, context.isolated))
         return ready
 
     def abort(self, context: Context, source: Hop, reason: str) -> Ready:

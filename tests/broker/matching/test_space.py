@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from broker.matching.space import PARTS_MAX, Space
-from broker.protocol.filters import Filter, Predicate, between, make_filter
+from broker.protocol.filters import Event, Filter, Predicate, between, make_filter
 
 
 def random_filter(random: Random) -> Filter:
@@ -62,3 +62,16 @@ def test_a_hole_that_is_left_alone_contains_nothing() -> None:
     space.change(False, make_filter({"n": between(4, 9)}))
     space.change(False, make_filter({"n": between(0, 6)}))
     assert not any(space.contains({"n": n}) for n in range(10))
+
+
+@pytest.mark.parametrize("changes", [PARTS_MAX // 2, 4 * PARTS_MAX])
+def test_its_parts_make_the_same_space_again(changes: int) -> None:
+    random = Random(changes)
+    space, again = Space(), Space()
+    again.change(True, make_filter({"other": 1}))
+    for _ in range(changes):
+        space.change(random.random() < 0.7, random_filter(random))
+    again.renew(space.parts())
+    points: list[Event] = [{"n": n, "m": m} for n in range(25) for m in range(5)]
+    points += [{"n": 3}, {"m": 1}, {"other": 1}]
+    assert [again.contains(point) for point in points] == [space.contains(point) for point in points]

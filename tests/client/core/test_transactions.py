@@ -13,6 +13,7 @@ from broker.protocol.filters import Event, Filter, Value, make_filter
 from broker.protocol.stx import StepAbort, StepCommit, StepEnded
 from broker.protocol.wire import AnyMessage
 from client import Frame, Outcome, OutcomeUnknown, Plan, PlanError, Tcm, TransactionAborted
+from client.core.advertised import Advertised
 from client.core.plans import PlannedTransaction, Plans
 from client.core.transactions import Transactions
 from labctl.simulate.clients import SimClient
@@ -176,8 +177,10 @@ class AnyWords:
     def may_publish(self, event: dict[str, Value]) -> bool:
         return True
 
-    def advertised(self, positive: bool, filter_: Filter) -> None:
-        """Whatever is published is allowed anyway."""
+    """Whatever is published is allowed."""
+
+    def __init__(self) -> None:
+        self.advertised = Advertised()
 
 
 class Bench:

@@ -1,0 +1,87 @@
+"""What a client advertises, as its edge broker sees it: by it the library tells what may be published.
+
+A change counts when it is accepted, or its transaction has committed. Which of two that touch the same counts is
+another question: regular changes, those of D-TX_NI and of plans have the place at which they were said, in a plan
+that of its steps; those of an isolated transaction the place of its commit. So they are put in order here, also
+where what was said first is settled last.
+
+Only its edge broker knows whether a change of D-TX_NI or of a plan that is under way has overtaken the commit of an
+isolated transaction. Where that decides, the library does not hold back what the broker may take.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Iterable, Sequence
+from itertools import count
+from operator import attrgetter
+from typing import NamedTuple
+
+from broker.matching.space import Space
+from broker.protocol.filters import Filter
+
+Place = tuple[int, int]
+
+
+class Change(NamedTuple):
+    place: Place
+    """At which it was said, and the step, if it is one of a plan; what has a commit in its place comes first."""
+    positive: bool
+    filter: Filter
+
+
+place_of = attrgetter("place")
+
+
+class Advertised:
+    def __init__(self) -> None:
+        self.space = Space()
+        self._places = count(1)
+        self._open: set[int] = set()
+        """Places of what was said and is not settled."""
+        self._requested: set[int] = set()
+        """Those of regular ones, which are answered in order."""
+        self._base: Sequence[tuple[bool, Filter]] | None = None
+        """What was advertised when the first of several open ones was said; None: what is said is settled in order."""
+        self._changes: list[Change] = []
+        """Settled since."""
+
+    def pass_on(self) -> int:
+        """A place for something that changes nothing here."""
+        return next(self._places)
+
+    def say(self, in_transaction: bool = False) -> int:
+        """A place for a change that is to be settled."""
+        if in_transaction and self._base is None:
+            self._base = self.space.parts()
+        place = next(self._places)
+        self._open.add(place)
+        if not in_transaction:
+            self._requested.add(place)
+        return place
+
+    def at_commit(self, said: Collection[int], changes: Iterable[Change]) -> list[Change]:
+        """With the place of a commit that the edge broker has told: behind what it had accepted."""
+        late = (min(self._requested), -1) if self._requested else (self.pass_on(), 0)
+        under_way = self._open - self._requested - {*said}
+        early = min(late, (min(under_way), -1)) if under_way else late
+        return [change._replace(place=late if change.positive else early) for change in changes]
+
+    def settle(self, said: Collection[int], changes: Iterable[Change] = ()) -> None:
+        """What was said at these places has come to these changes, or to nothing."""
+        self._open.difference_update(said)
+        self._requested &= self._open
+        changes = sorted(changes, key=place_of)
+        last = self._changes[-1].place if self._changes else (0, 0)
+        is_in_order = all(change.place >= last for change in changes)
+        for change in changes:
+            if is_in_order:
+                self.space.change(change.positive, change.filter)
+            if self._base is not None:
+                insort(self._changes, change, key=place_of)
+        if not is_in_order:
+            assert self._base is not None
+            self.space.renew([*self._base, *((c.positive, c.filter) for c in self._changes)])
+        if not self._open:
+            self._base = None
+            self._changes.clear()

@@ -1,0 +1,67 @@
+"""What a client's library takes for advertised, when changes are not settled in the order in which they were said."""
+
+from __future__ import annotations
+
+from broker.protocol.filters import make_filter
+from client.core.advertised import Advertised, Change
+
+ADV, UADV = True, False
+
+
+def change(place: int, positive: bool, x: int = 0, step: int = 0) -> Change:
+    return Change((place, step), positive, make_filter({"x": x}))
+
+
+def test_what_was_said_last_counts_and_not_what_is_settled_last() -> None:
+    advertised = Advertised()
+    in_transaction, regular = advertised.say(in_transaction=True), advertised.say()
+    advertised.settle([regular], [change(regular, UADV)])
+    advertised.settle([in_transaction], [change(in_transaction, ADV)])
+    assert not advertised.space.contains({"x": 0})
+
+
+def test_what_was_there_before_stays() -> None:
+    advertised = Advertised()
+    first = advertised.say()
+    advertised.settle([first], [change(first, ADV), change(first, ADV, x=1)])
+    in_transaction, regular = advertised.say(in_transaction=True), advertised.say()
+    advertised.settle([regular], [change(regular, ADV)])
+    advertised.settle([in_transaction], [change(in_transaction, UADV), change(in_transaction, UADV, x=1)])
+    assert [advertised.space.contains({"x": x}) for x in (0, 1)] == [True, False]
+
+
+def test_steps_of_a_plan_count_in_its_order() -> None:
+    advertised = Advertised()
+    later, earlier = advertised.say(in_transaction=True), advertised.say(in_transaction=True)
+    advertised.settle([later, earlier], [change(later, UADV, step=4), change(later, ADV, step=3)])
+    assert not advertised.space.contains({"x": 0})
+
+
+def test_an_isolated_transaction_counts_behind_what_was_accepted_before_its_commit() -> None:
+    advertised = Advertised()
+    in_transaction, accepted, asked = advertised.say(in_transaction=True), advertised.say(), advertised.say()
+    advertised.settle([accepted], [change(accepted, UADV), change(accepted, UADV, x=1)])
+    changes = [change(in_transaction, ADV), change(in_transaction, ADV, x=1)]
+    advertised.settle([in_transaction], advertised.at_commit([in_transaction], changes))
+    advertised.settle([asked], [change(asked, UADV, x=1)])
+    assert [advertised.space.contains({"x": x}) for x in (0, 1)] == [True, False]
+
+
+def test_where_the_broker_alone_knows_the_order_nothing_is_held_back() -> None:
+    advertised = Advertised()
+    isolated, under_way = advertised.say(in_transaction=True), advertised.say(in_transaction=True)
+    advertised.settle([isolated], advertised.at_commit([isolated], [change(isolated, UADV)]))
+    advertised.settle([under_way], [change(under_way, ADV)])
+    assert advertised.space.contains({"x": 0})
+
+
+def test_what_comes_to_nothing_changes_nothing_and_nothing_is_kept_behind_it() -> None:
+    advertised = Advertised()
+    for _ in range(100):
+        place = advertised.say(in_transaction=True)
+        other = advertised.say()
+        advertised.settle([other], [change(other, ADV)])
+        advertised.settle([place])
+    assert advertised.space.contains({"x": 0})
+    assert len(advertised.space.parts()) == 1
+    assert not advertised._changes
