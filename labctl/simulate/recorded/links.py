@@ -5,7 +5,8 @@ Each end has written down what it saw. What was still on its way when the receiv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -14,7 +15,6 @@ from broker.protocol.hops import Hop, broker_hop
 from broker.protocol.wire import AnyMessage
 from broker.recorded import Given, Put
 from labctl.results.histories import Line
-from labctl.simulate.recorded.nodes import Replayed
 from labctl.simulate.recorded.reading import Recording
 
 
@@ -40,26 +40,22 @@ class Link(Struct, frozen=True):
     altered: Altered | None
 
 
-def compare(recordings: Sequence[Recording], replayed: Sequence[Replayed]) -> list[Link]:
+def compare(recordings: Sequence[Recording]) -> list[Link]:
     """Brokers that lived once; with another life numbers begin anew."""
-    lives = [recording.node for recording in recordings]
-    once: Mapping[str, tuple[Recording, Replayed]] = {
-        pair[0].node: pair
-        for pair in zip(recordings, replayed, strict=True)
-        if lives.count(pair[0].node) == 1
-    }
+    lives = Counter(recording.node for recording in recordings)
+    once = {recording.node: recording for recording in recordings if lives[recording.node] == 1}
     return [
-        _compare(once[source][0], *pair)
-        for target, pair in once.items()
-        for source in pair[0].made.neighbours
+        _compare(once[source], target)
+        for target in once.values()
+        for source in target.made.neighbours
         if source in once
     ]
 
 
-def _compare(source: Recording, target: Recording, replayed: Replayed) -> Link:
+def _compare(source: Recording, target: Recording) -> Link:
     left = _left(source, broker_hop(target.node))
     number = 0
-    for line, came in _came(target, broker_hop(source.node), replayed.refused):
+    for line, came in _came(target, broker_hop(source.node)):
         number += 1
         sent = next(left, None)
         if sent is None or wire.encode(sent) != wire.encode(came):
@@ -74,8 +70,8 @@ def _left(source: Recording, hop: Hop) -> Iterator[AnyMessage]:
             yield from entry.what.all()
 
 
-def _came(target: Recording, hop: Hop, refused: frozenset[int]) -> Iterator[tuple[Line, AnyMessage]]:
+def _came(target: Recording, hop: Hop) -> Iterator[tuple[Line, AnyMessage]]:
     for entry in target.entries:
-        if isinstance(entry.what, Given) and entry.what.source == hop and entry.line.number not in refused:
+        if isinstance(entry.what, Given) and entry.what.source == hop:
             for message in entry.what.all():
                 yield entry.line, message

@@ -60,8 +60,6 @@ class Replayed(Struct, frozen=True):
     messages: int
     """Sent, and the same as the core's."""
     told: int
-    refused: frozenset[int]
-    """Numbers of the lines of what broke the protocol: its source was cut off, and had to send it again."""
     difference: Difference | None
 
     @property
@@ -98,7 +96,6 @@ class _Node:
         self._owed: defaultdict[Life, deque[_Owed]] = defaultdict(deque)
         self._numbers: Counter[Life] = Counter()
         self._untold: deque[_Owed] = deque()
-        self._refused: set[int] = set()
         self._arrivals = self._messages = self._told = 0
 
     def run(self) -> Replayed:
@@ -114,9 +111,7 @@ class _Node:
             self._compare_end()
         except _Different as found:
             difference = found.difference
-        return Replayed(
-            self._node, self._arrivals, self._messages, self._told, frozenset(self._refused), difference
-        )
+        return Replayed(self._node, self._arrivals, self._messages, self._told, difference)
 
     # What the core does
 
@@ -129,8 +124,7 @@ class _Node:
         try:
             ready = given.put_to(self._core)
         except ProtocolError:
-            self._refused.add(line.number)
-            return
+            return  # the source was cut off, there as here
         self._owe(line, ready)
 
     def _arrive(self, hop: Hop) -> None:

@@ -39,15 +39,15 @@ class Outcome(Struct, frozen=True):
 
 def replay(recordings: list[Recording]) -> Outcome:
     replayed = [nodes.replay(recording) for recording in recordings]
-    return Outcome(tuple(replayed), tuple(links.compare(recordings, replayed)))
+    return Outcome(tuple(replayed), tuple(links.compare(recordings)))
 
 
-def case(recordings: list[Recording], outcome: Outcome, result: Result) -> Case | None:
+def case(recordings: list[Recording], result: Result) -> Case | None:
     """All of it as one overlay, where each broker lived once; of a run that was reproduced."""
     if len({recording.node for recording in recordings}) < len(recordings):
         return None
     clients = tuple(file for file in result.files if file.role == "client")
-    return Case(schedule.merge(recordings, outcome.nodes), clients)
+    return Case(schedule.merge(recordings), clients)
 
 
 def is_of_other_code(folder: Path) -> bool:

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from broker.protocol.hops import broker_hop, is_client, name_of
 from broker.recorded import Given, Made, Put
-from labctl.simulate.recorded.nodes import Replayed
 from labctl.simulate.recorded.reading import Recording
 
 Direction = tuple[str, str]
@@ -39,13 +38,10 @@ class Schedule(Struct, frozen=True):
         return tuple((m.broker, n) for m in self.made for n in m.neighbours if m.broker < n)
 
 
-def merge(recordings: Sequence[Recording], replayed: Sequence[Replayed]) -> Schedule:
+def merge(recordings: Sequence[Recording]) -> Schedule:
     """Of a run that was reproduced, and in which every broker lived once."""
     offsets = _offsets(recordings)
-    waiting = {
-        r.node: _Head(r, offsets[r.node], result.refused)
-        for r, result in zip(recordings, replayed, strict=True)
-    }
+    waiting = {recording.node: _Head(recording, offsets[recording.node]) for recording in recordings}
     left: Counter[Direction] = Counter()
     came: Counter[Direction] = Counter()
     steps: list[Step] = []
@@ -68,17 +64,10 @@ def merge(recordings: Sequence[Recording], replayed: Sequence[Replayed]) -> Sche
 class _Head:
     """How far one recording has been merged."""
 
-    def __init__(self, recording: Recording, offset: float, refused: frozenset[int]) -> None:
+    def __init__(self, recording: Recording, offset: float) -> None:
         self.node = recording.node
         self._offset = offset
-        self._left = iter(
-            [
-                (entry.line.time, entry.what)
-                for entry in recording.entries
-                if entry.what is not None
-                and not (_is_from_broker(entry.what) and entry.line.number in refused)
-            ]
-        )
+        self._left = iter([(e.line.time, e.what) for e in recording.entries if e.what is not None])
         self.time = 0.0
         self.what: Given | Put | None = None
 

@@ -68,7 +68,7 @@ def replay(out: Output, folder: Path, steps: bool = False, shrink_s: float = 10.
     recordings = reading.of(result, folder)
     outcome = repetition.replay(recordings)
     judged = verdict(outcome, repetition.is_of_other_code(folder))
-    case = None if judged.faults else repetition.case(recordings, outcome, result)
+    case = None if judged.faults else repetition.case(recordings, result)
     broken = {} if case is None else case.broken(case.world(traces=False))
     drawn = [] if case is None else _drawing(out, case, broken, steps, shrink_s)
     rows = [

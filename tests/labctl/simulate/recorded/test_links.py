@@ -8,7 +8,6 @@ from broker.protocol.messages import Publish
 from broker.recorded import Given, Made, Put
 from labctl.results.histories import Line
 from labctl.simulate.recorded import links
-from labctl.simulate.recorded.nodes import Replayed
 from labctl.simulate.recorded.reading import Entry, Recording
 
 THREE = [Publish(number, {"x": number}, b"") for number in range(3)]
@@ -23,13 +22,12 @@ def recording(broker: str, neighbour: str, *entries: Given | Put) -> Recording:
     return Recording(Made(broker, (neighbour,), 1, "all", Limits()), tuple(lines))
 
 
-def between(left: list[Publish], *came: list[Publish], refused: tuple[int, ...] = ()) -> links.Link:
+def between(left: list[Publish], *came: list[Publish]) -> links.Link:
     """What comes of it, from b1 to b2."""
     source = recording("b1", "b2", Put("broker:b2", 1, 1, len(left), encoded(left)))
     arrivals = [Given("decide", 0.0, "broker:b1", len(each), encoded(each)) for each in came]
     target = recording("b2", "b1", *arrivals)
-    replayed = [Replayed("b1", 0, 0, 0, frozenset(), None), Replayed("b2", 0, 0, 0, frozenset(refused), None)]
-    [found] = [link for link in links.compare([source, target], replayed) if link.source == "b1"]
+    [found] = [link for link in links.compare([source, target]) if link.source == "b1"]
     return found
 
 
@@ -53,11 +51,6 @@ def test_a_message_that_came_twice_is_named() -> None:
     assert (altered.number, altered.left, altered.came, altered.line.time) == (4, None, THREE[2], 2.0)
 
 
-def test_what_was_refused_has_to_come_again() -> None:
-    assert between(THREE, THREE[:1], THREE, refused=(3,)).altered is None
-
-
 def test_a_broker_that_lived_twice_is_left_out() -> None:
     one = recording("b1", "b2")
-    replayed = [Replayed("b1", 0, 0, 0, frozenset(), None)] * 2
-    assert links.compare([one, one], replayed) == []
+    assert links.compare([one, one]) == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from broker.protocol import wire
@@ -12,7 +10,6 @@ from broker.protocol.messages import Publish
 from broker.recorded import Given, Made, Put
 from labctl.results.histories import Line
 from labctl.simulate.recorded import schedule
-from labctl.simulate.recorded.nodes import Replayed
 from labctl.simulate.recorded.reading import Entry, Recording
 
 MESSAGE = wire.encode(Publish(1, {"x": 1}, b""))
@@ -38,9 +35,8 @@ def timer(now: float) -> Given:
     return Given("expire", now)
 
 
-def order(*recordings: Recording, refused: Sequence[int] = ()) -> list[tuple[str, str, float]]:
-    replayed = [Replayed(r.node, 0, 0, 0, frozenset(refused), None) for r in recordings]
-    steps = schedule.merge(recordings, replayed).steps
+def order(*recordings: Recording) -> list[tuple[str, str, float]]:
+    steps = schedule.merge(recordings).steps
     return [(step.node, step.given.act, round(step.time, 6)) for step in steps]
 
 
@@ -61,9 +57,3 @@ def test_what_came_waits_until_all_of_it_has_left() -> None:
     other = recording("b2", "b1", 0.0, (1.25, came("b1", 2)), (1.26, timer(1)), (1.27, to("b1", 1)))
     acts = [(node, act) for node, act, _ in order(one, other)]
     assert acts == [("b1", "expire"), ("b1", "expire"), ("b2", "decide"), ("b2", "expire")]
-
-
-def test_what_was_refused_is_left_out_because_it_comes_again() -> None:
-    one = recording("b1", "b2", 0.0, (1.0, to("b2", 1)))
-    other = recording("b2", "b1", 0.0, (1.1, came("b1")), (1.2, timer(1)), (1.3, came("b1")))
-    assert [time for *_, time in order(one, other, refused=[3])] == [1.2, 1.3]

@@ -28,7 +28,7 @@ def recorded(folder: Path) -> tuple[repetition.Outcome, Case]:
     result = histories.load(folder)
     recordings = reading.of(result, folder)
     outcome = repetition.replay(recordings)
-    case = repetition.case(recordings, outcome, result)
+    case = repetition.case(recordings, result)
     assert case is not None
     return outcome, case
 
