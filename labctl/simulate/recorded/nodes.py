@@ -26,6 +26,8 @@ from broker.routing.ready import Notice, ProtocolError, Ready
 from labctl.results.histories import Line
 from labctl.simulate.recorded.reading import Recording
 
+LOOK_S_MAX = 10.0
+"""Twice a second is due (`Broker.expire`); a machine that stands still for a while has no fault yet."""
 Life = tuple[Hop, int]
 """A link, and which of those to this hop."""
 
@@ -52,6 +54,15 @@ class Difference(Struct, frozen=True):
     actual: AnyMessage | Told | None
 
 
+class Late(Struct, frozen=True):
+    """A node did not look at its open transactions, though its timer should have seen to it."""
+
+    node: str
+    line: Line
+    """What came to it then."""
+    seconds: float
+
+
 class Replayed(Struct, frozen=True):
     """What came of one life of a broker."""
 
@@ -60,7 +71,7 @@ class Replayed(Struct, frozen=True):
     messages: int
     """Sent, and the same as the core's."""
     told: int
-    difference: Difference | None
+    difference: Difference | Late | None
 
     @property
     def is_reproduced(self) -> bool:
@@ -79,7 +90,7 @@ class _Owed(Struct, frozen=True):
 
 
 class _Different(Exception):
-    def __init__(self, difference: Difference) -> None:
+    def __init__(self, difference: Difference | Late) -> None:
         self.difference = difference
 
 
@@ -96,6 +107,8 @@ class _Node:
         self._owed: defaultdict[Life, deque[_Owed]] = defaultdict(deque)
         self._numbers: Counter[Life] = Counter()
         self._untold: deque[_Owed] = deque()
+        self._looked: float | None = None
+        """When it last looked at its open transactions, or the first of them began; None: it has none."""
         self._arrivals = self._messages = self._told = 0
 
     def run(self) -> Replayed:
@@ -116,6 +129,8 @@ class _Node:
     # What the core does
 
     def _give(self, line: Line, given: Given) -> None:
+        if self._looked is not None and line.time - self._looked > LOOK_S_MAX:
+            raise _Different(Late(self._node, line, line.time - self._looked))
         self._arrivals += max(1, given.count)
         if given.client == ClientArrived.__name__:
             self._arrive(given.source)
@@ -126,6 +141,10 @@ class _Node:
         except ProtocolError:
             return  # the source was cut off, there as here
         self._owe(line, ready)
+        if not self._core.has_open_transactions:
+            self._looked = None
+        elif self._looked is None or given.act == "expire":
+            self._looked = line.time
 
     def _arrive(self, hop: Hop) -> None:
         self._lives[hop] += 1

@@ -12,7 +12,7 @@ from labctl.results.histories import Result
 from labctl.results.reading import find, read_run
 from labctl.simulate.recorded import links, nodes, schedule
 from labctl.simulate.recorded.links import Altered, Link
-from labctl.simulate.recorded.nodes import Difference, Replayed
+from labctl.simulate.recorded.nodes import Difference, Late, Replayed
 from labctl.simulate.recorded.reading import Recording
 from labctl.simulate.recorded.smaller import Case
 
@@ -22,7 +22,7 @@ class Outcome(Struct, frozen=True):
     links: tuple[Link, ...]
 
     @property
-    def differences(self) -> list[Difference | Altered]:
+    def differences(self) -> list[Difference | Late | Altered]:
         """The first of each node, the earliest first, and then of each link: those may follow from the nodes'."""
         at_nodes = [node.difference for node in self.nodes if node.difference is not None]
         on_links = [link.altered for link in self.links if link.altered is not None]

@@ -13,7 +13,7 @@ from labctl.output import Output
 from labctl.results import histories
 from labctl.simulate.recorded import reading, repetition, smaller
 from labctl.simulate.recorded.links import Altered
-from labctl.simulate.recorded.nodes import Difference, Told
+from labctl.simulate.recorded.nodes import Difference, Late, Told
 from labctl.simulate.recorded.repetition import Outcome
 from labctl.simulate.recorded.smaller import Case
 from labctl.simulate.views.console import say_all, step_through
@@ -36,8 +36,10 @@ def verdict(outcome: Outcome, is_other_code: bool = False) -> Verdict:
     return Verdict("replay", answer, outcome.compared, faults)  # type: ignore[arg-type]
 
 
-def sentence(one: Difference | Altered) -> str:
+def sentence(one: Difference | Late | Altered) -> str:
     where = f"line {one.line.number} of {one.line.node}, at {one.line.time:.6f} s"
+    if isinstance(one, Late):
+        return f"{where}: {one.node} had not looked at its open transactions for {one.seconds:.1f} s, a fault of its timer"
     if isinstance(one, Altered):
         left = (
             "had not left"

@@ -13,7 +13,7 @@ from broker.protocol.dtx import Prepare, TxPublish
 from broker.protocol.messages import Joined, Publish
 from labctl.results import histories
 from labctl.simulate.recorded import reading
-from labctl.simulate.recorded.nodes import Difference, Replayed, Told, replay
+from labctl.simulate.recorded.nodes import LOOK_S_MAX, Difference, Late, Replayed, Told, replay
 from tests.support import recordings
 from tests.support.recordings import B2, TX, E, Line
 
@@ -47,7 +47,7 @@ def saying(line: Line, message: wire.AnyMessage) -> Line:
 
 def difference(folder: Path, lines: list[Line]) -> Difference:
     found = replayed(folder, lines).difference
-    assert found is not None
+    assert isinstance(found, Difference)
     return found
 
 
@@ -126,6 +126,22 @@ def test_an_arrival_that_the_core_never_had_is_seen_by_what_follows(tmp_path: Pa
     late = {**LIFE[place], "fields": {"act": "expire", "now": 9.0}}
     found = difference(tmp_path, [*LIFE[:place], late, *LIFE[place:]])
     assert isinstance(found.actual, Told | Prepare)
+
+
+@pytest.mark.parametrize("pause_s", [5.0, 11.0])
+def test_a_timer_that_does_not_fire_while_a_transaction_is_open_is_named(
+    tmp_path: Path, pause_s: float
+) -> None:
+    place = next(p for p, line in enumerate(LIFE) if line["fields"].get("now") == 2.7)
+    later = [{**line, "time": line["time"] + pause_s} for line in LIFE[place:]]
+    found = replayed(tmp_path, [*LIFE[:place], *later]).difference
+    assert isinstance(found, Late) is (pause_s > LOOK_S_MAX)
+
+
+def test_a_node_at_rest_needs_no_timer(tmp_path: Path) -> None:
+    place = next(p for p, line in enumerate(LIFE) if line["fields"].get("now") == 2.2)
+    later = [{**line, "time": line["time"] + 100} for line in LIFE[place:]]
+    assert replayed(tmp_path, [*LIFE[:place], *later]).is_reproduced
 
 
 def test_what_a_client_that_is_gone_was_not_sent_is_not_missed(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from labctl.results import histories
 from labctl.results.histories import Line
 from labctl.simulate.recorded import reading, repetition
 from labctl.simulate.recorded.links import Altered
+from labctl.simulate.recorded.nodes import Late
 from labctl.simulate.recorded.repetition import Outcome
 from labctl.simulate.views import recorded
 from tests.support import recordings
@@ -53,6 +54,12 @@ def test_the_first_thing_that_a_broker_did_otherwise_is_told(tmp_path: Path, pla
     found = recorded.verdict(outcome(tmp_path, without(place)))
     assert found.answer == "invalid"
     assert said in found.faults[0]
+
+
+def test_a_timer_that_did_not_fire_is_told() -> None:
+    late = Late("b1", Line("b1", 9, 1.5, "given", {}), 12.34)
+    said = "line 9 of b1, at 1.500000 s: b1 had not looked at its open transactions for 12.3 s, a fault of its timer"
+    assert recorded.sentence(late) == said
 
 
 @pytest.mark.parametrize(
