@@ -97,6 +97,9 @@ def _missing(account: Account, endings: Endings) -> Iterator[str]:
         yield f"{layout.CELL} does not say what was to be done"
         return
     yield from _missing_lines(due, account.attempts)
+    for name, count in due.measured.items():
+        if (found := account.measured.get(name, 0)) != count:
+            yield f"{name} has {found} lines that can be read, where {count} were written"
     lives: dict[str, File] = {}
     for file in account.result.files:
         lives[file.node] = file

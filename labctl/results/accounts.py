@@ -32,6 +32,8 @@ class Due(Struct, frozen=True):
     """Counted, of each coordinator."""
     warm_up: int
     """Before them."""
+    measured: dict[str, int] = {}
+    """So many lines each file of measurements was finished with."""
 
     @property
     def nodes(self) -> list[str]:
@@ -63,6 +65,8 @@ class Account(Struct):
     attempts: list[Attempted]
     result: Result
     """Its histories and tables."""
+    measured: dict[str, int] = field(default_factory=dict)
+    """Lines of files of measurements that can be read."""
     gaps: list[str] = field(default_factory=list)
     """What is missing beside those of the histories."""
 
@@ -79,6 +83,7 @@ def due_of(document: Mapping[str, Any]) -> Due | None:
                 "approach": parameters["approach"],  # type: ignore[index]
                 "brokers": parameters["brokers"],  # type: ignore[index]
                 "copies": parameters["copies"],  # type: ignore[index]
+                "measured": document.get("measured") or {},
             },
             Due,
         )
@@ -98,7 +103,16 @@ def load(folder: Path) -> Account:
     """All that a folder holds; nothing that is wrong with a file of it is an error."""
     found, damaged = lines.salvage(folder / layout.TRANSACTIONS, attempted)
     gaps = [f"{layout.TRANSACTIONS}: {lines.cannot_be_read(damaged)}"] if damaged else []
-    return Account(_due(folder), found, histories.salvage(folder), gaps)
+    return Account(_due(folder), found, histories.salvage(folder), measured(folder), gaps)
+
+
+def measured(folder: Path) -> dict[str, int]:
+    """Of each file of measurements that is there, how many lines can be read."""
+    return {
+        name: len(lines.salvage(folder / name, msgspec.json.decode)[0])
+        for name in layout.MEASURED
+        if (folder / name).exists()
+    }
 
 
 def _due(folder: Path) -> Due | None:

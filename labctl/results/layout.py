@@ -41,6 +41,7 @@ MESSAGES = "messages.json"
 WINDOWS = "rates.jsonl"
 """What agents counted; only disruption has it, and the next one."""
 LATENCIES = "latencies.jsonl"
+MEASURED = (WINDOWS, LATENCIES)
 FAILURE = "failure.json"
 NOT_COLLECTED = "not-collected.txt"
 

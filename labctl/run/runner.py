@@ -26,7 +26,7 @@ from labctl.experiment.experiment import Links
 from labctl.experiment.schedule import Unit
 from labctl.host.machine import stolen_share
 from labctl.overlay import launch
-from labctl.results import layout
+from labctl.results import accounts, layout
 from labctl.results.documents import write_json
 from labctl.results.writing import now
 from labctl.retry import look_until
@@ -100,7 +100,8 @@ def run(
     _keep_rates(folder)
     _write_lines(folder / layout.TRANSACTIONS, records)
     write_json(folder / layout.MESSAGES, play.messages)
-    write_json(folder / layout.CELL, _description(job, started, proof, play, stolen))
+    description = _description(job, started, proof, play, stolen)
+    write_json(folder / layout.CELL, {**description, "measured": accounts.measured(folder)})
     return Ran(tuple(records), time.monotonic() - began)
 
 

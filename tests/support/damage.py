@@ -68,6 +68,15 @@ UNKNOWN: Mapping[str, Damage] = {
     "tables of garbage": _spoil("tables/b1.json", b"{"),
 }  # fmt: skip
 """Nothing can be said any more."""
+OF_MEASUREMENTS: Mapping[str, Damage] = {
+    "half the windows": lambda part: edit(part / "rates.jsonl", lambda lines: lines[::2]),
+    "every window twice": lambda part: edit(
+        part / "rates.jsonl", lambda lines: [x for y in lines for x in (y, y)]
+    ),
+    "no latencies": _remove("latencies.jsonl"),
+    "a torn latency": lambda part: edit(part / "latencies.jsonl", lambda lines: [*lines[:-1], lines[-1][:9]]),
+}
+"""Of a cell of disruption: nothing can be said any more."""
 INVALID: Mapping[str, Damage] = {
     "nothing committed": told(outcome="aborted", reason="it is always so"),
     "half the transactions were wrong": _transactions(

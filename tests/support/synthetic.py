@@ -21,6 +21,7 @@ from labctl.conduct import calibrations
 from labctl.conduct.wait_search import CONFIDENCE, Attempt, Calibration, Outcome, upper_bound
 from labctl.experiment.experiment import Cell, Links
 from labctl.report.judgement import claims
+from labctl.results import accounts
 
 CLIENTS = ("E", "D", "A1", "A2")
 LATENCY_MS: Mapping[str, float] = {
@@ -187,7 +188,6 @@ def write_repetition(root: Path, spec: Spec, cell: Cell, number: int) -> Path:
         "profile": spec.profile,
         "steal": {"b1": 0.001, "b2": STOLEN_SHARE},
     }
-    (target / "cell.json").write_text(json.dumps(document))
     nodes = [*brokers, *placement]
     _write_nodes(target, nodes, random)
     _write_messages(target, cell, nodes, sum(not t["warm_up"] for t in transactions))
@@ -196,6 +196,7 @@ def write_repetition(root: Path, spec: Spec, cell: Cell, number: int) -> Path:
         _lines(target / "rates.jsonl", _rates(spec, cell, random))
         samples = ({"agent": "A1", "due_s": 100 + n, "latency_ms": 10.0 + n} for n in range(101))
         _lines(target / "latencies.jsonl", samples)
+    (target / "cell.json").write_text(json.dumps(document | {"measured": accounts.measured(target)}))
     return target
 
 

@@ -46,7 +46,17 @@ _COLUMNS = (*_ORDER, "time", "node", "name", "kind", "text")
 def check(tables: Tables, due: Mapping[Key, Due | None], partitions: int) -> DataFrame:
     """Verdicts on every repetition that `due` names and that has told anything at all."""
     together = _together(tables).repartition(partitions, "cell", "repetition").sortWithinPartitions(*_ORDER)
-    return together.mapInArrow(_checker(dict(due)), schemas.VERDICTS)
+    return together.mapInArrow(_checker(dict(due), _measured(tables, due)), schemas.VERDICTS)
+
+
+def _measured(tables: Tables, due: Mapping[Key, Due | None]) -> dict[Key, dict[str, int]]:
+    """Lines that can be read, by repetition and file."""
+    found: dict[Key, dict[str, int]] = {}
+    for table, file in (("rates", layout.WINDOWS), ("latencies", layout.LATENCIES)):
+        if any(each is not None and file in each.measured for each in due.values()):
+            for row in tables.read(table).groupBy("cell", "repetition").count().collect():
+                found.setdefault((row["cell"], row["repetition"]), {})[file] = row["count"]
+    return found
 
 
 def _together(tables: Tables) -> DataFrame:
@@ -93,7 +103,7 @@ def _rows_of(frame: DataFrame, kind: str, text: str, **given: str) -> DataFrame:
 
 
 def _checker(
-    due: dict[Key, Due | None],
+    due: dict[Key, Due | None], measured: dict[Key, dict[str, int]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -101,7 +111,7 @@ def _checker(
         for key, rows in groupby(_rows(batches), key=lambda row: (row[0], row[1])):
             if key not in due:
                 continue
-            judged = repetition.judge(_account(due[key], rows))
+            judged = repetition.judge(_account(due[key], measured.get(key, {}), rows))
             found = [_row(key, verdict) for verdict in judged.verdicts]
             columns = [list(column) for column in zip(*found, strict=True)]
             kinds = [pa.string(), pa.int32(), pa.string(), pa.string(), *[pa.int64()] * 3, pa.string()]
@@ -119,9 +129,9 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
 _fields = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def _account(due: Due | None, rows: Iterable[tuple[Any, ...]]) -> Account:
+def _account(due: Due | None, measured: dict[str, int], rows: Iterable[tuple[Any, ...]]) -> Account:
     """What `labctl.results.accounts.load` reads from a folder; `rows` are of one repetition, in order."""
-    account = Account(due, [], Result([]))
+    account = Account(due, [], Result([]), measured)
     damaged: Counter[str] = Counter()
     for log, members in groupby(rows, key=lambda row: row[2]):
         lines: list[Line] = []

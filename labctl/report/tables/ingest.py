@@ -204,6 +204,7 @@ def document_of(cell: Mapping[str, object]) -> dict[str, object]:
         "placement": cell["placement"],
         "transactions": cell["transactions_wanted"],
         "warm_up": cell["warm_up_wanted"],
+        "measured": cell["measured"],
     }
 
 

@@ -78,6 +78,7 @@ CELL = _struct(
     ended=TEXT,
     profile=TEXT,
     steal=MapType(TEXT, REAL),
+    measured=MapType(TEXT, WHOLE),
 )
 COUNTS = _struct(messages_in=WHOLE, messages_out=WHOLE, bytes_in=WHOLE, bytes_out=WHOLE)
 MESSAGES = MapType(TEXT, COUNTS)

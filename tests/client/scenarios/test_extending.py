@@ -61,7 +61,7 @@ def test_the_example_runs_and_its_claims_are_judged(tmp_path: Path) -> None:
     made = json.loads((tmp_path / "results/stream/latest/run.json").read_text())
     assert {"module mine.stream", "module mine.stubborn"} <= set(made["code"])
 
-    assert (ran["answer"], ran["committed"], ran["transactions"], ran["reasons"]) == ("valid", 1350, 1350, {})
+    assert (ran["answer"], ran["committed"], ran["transactions"], ran["reasons"]) == ("valid", 450, 450, {})
 
     _, document = labctl(tmp_path, *report[1:])
     cells = {cell["id"]: cell for cell in document["cells"]}

@@ -45,6 +45,18 @@ def test_of_one_that_is_damaged_nothing_is_known(tmp_path: Path, name: str, appr
     assert {verdict.answer for verdict in found.verdicts if verdict.property == "whole"} == {"unknown"}
 
 
+@pytest.mark.parametrize("name", damage.OF_MEASUREMENTS)
+def test_measurements_are_what_was_measured_or_nothing_is_known(tmp_path: Path, name: str) -> None:
+    cell = claims.cell("d-tx", scenario="disruption")
+    root = synthetic.write(tmp_path, Spec((cell,), repetitions=1, transactions=6))
+    part = root / repetition(cell.id, 1)
+    assert judged(part).answer == "valid"
+    damage.OF_MEASUREMENTS[name](part)
+    found = judged(part)
+    assert (found.answer, len(found.reasons)) == ("unknown", 1)
+    assert "lines that can be read, where" in found.reasons[0]
+
+
 @pytest.mark.parametrize("name", damage.INVALID)
 def test_a_repetition_that_measured_nothing_or_went_wrong_is_invalid(tmp_path: Path, name: str) -> None:
     part = made(tmp_path)

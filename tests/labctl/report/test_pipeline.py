@@ -359,6 +359,18 @@ def test_whatever_is_damaged_report_and_check_say_the_same(spark: SparkSession, 
     assert any("lines of" in text for text in report.cells[D_TX.id].warnings)
 
 
+def test_damaged_measurements_are_seen_by_report_and_check(spark: SparkSession, tmp_path: Path) -> None:
+    cell = claims.cell("d-tx", scenario="disruption")
+    damages = {"nothing": damage.NOTHING, **damage.OF_MEASUREMENTS}
+    root = synthetic.write(tmp_path / "r", Spec((cell,), repetitions=len(damages), transactions=6))
+    for number, spoil in enumerate(damages.values(), 1):
+        spoil(root / repetition(cell.id, number))
+    found = {r.number: r.answer for r in analyse(spark, root).cells[cell.id].repetitions}
+    for number, name in enumerate(damages, 1):
+        by_check = judge(accounts.load(root / repetition(cell.id, number))).answer
+        assert found[number] == by_check == ("valid" if name == "nothing" else "unknown"), name
+
+
 def test_a_log_that_goes_on_in_another_file_is_read_whole(spark: SparkSession, small: Path) -> None:
     folder = small / "cells" / S_TX.id / "01" / "nodes"
     whole = (folder / "b1.jsonl").read_text().splitlines(keepends=True)
