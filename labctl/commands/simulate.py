@@ -61,6 +61,14 @@ Cut = Annotated[
     float,
     typer.Option("--cut", min=0, help="How often a link loses its connection.", rich_help_panel=_CHANGES),
 ]
+Steady = Annotated[
+    bool,
+    typer.Option(
+        "--steady",
+        help="All seeds have the same delays and rates, where each would draw its own.",
+        rich_help_panel=_CHANGES,
+    ),
+]
 
 _DELAYS, _REAL = "Delays", "A real run"
 
@@ -93,6 +101,7 @@ def campaign(  # noqa: PLR0913, PLR0917 - each option is one knob of the campaig
     abort: Abort = 0.0,
     slow_links: SlowLinks = 1.0,
     cut: Cut = 0.0,
+    steady: Steady = False,
     json: Json = False,
 ) -> None:
     """Judge the random schedules of many seeds.
@@ -109,7 +118,7 @@ def campaign(  # noqa: PLR0913, PLR0917 - each option is one knob of the campaig
         choice=requests.choice(protocol, scenario),
         first=first,
         end=end,
-        variant=Variant(brokers or 0, crash, away, abort, slow_links, cut),
+        variant=Variant(brokers or 0, crash, away, abort, slow_links, cut, not steady),
         jobs=jobs or os.cpu_count() or 1,
         record=record,
         keeps_going=keep_going,
@@ -136,6 +145,7 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
     abort: Abort = 0.0,
     slow_links: SlowLinks = 1.0,
     cut: Cut = 0.0,
+    steady: Steady = False,
     source: Annotated[
         Path | None,
         typer.Option(
@@ -178,7 +188,7 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
         return
     if seed is None:
         raise UsageProblem("which schedule? give a SEED, or a real run by --from RESULT")
-    variant = Variant(brokers or 0, crash, away, abort, slow_links, cut)
+    variant = Variant(brokers or 0, crash, away, abort, slow_links, cut, not steady)
     request = requests.one_schedule(seed, requests.choice(protocol, scenario), variant)
     _end(console.replay(Output(json), request))
 

@@ -61,6 +61,7 @@ class Run:
     def __init__(self, program: Program, traces: bool = False, make_world: MakeWorld | None = None) -> None:
         self._program = program
         self._tcms = labelled(program)
+        self._draw = program.delays.draw()
         self._rates = {tuple(link.split(">")): 1e3 / mean_ms for link, mean_ms in program.slowness.items()}
         if make_world is None:
             make_world = (
@@ -219,7 +220,7 @@ class Run:
             pass  # refused, or gone
 
     def _latency(self, random: Random, source: Hop, target: Hop) -> float:
-        return random.expovariate(self._rates.get((source, target), DEFAULT_RATE))
+        return self._draw(random, self._rates.get((source, target), DEFAULT_RATE))
 
     # Judgement
 

@@ -6,6 +6,8 @@
     variants.py   a generated program under other conditions
     carried.py    a program on links that carry frames over connections
     maker.py      the parts that random programs are made of
+    delays.py     families of delays
+    swarm.py      every seed a world of its own: its delays, its mix of operations, its faults
 
 May import: broker.protocol, client.core.
 """

@@ -8,11 +8,13 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from broker.protocol.filters import Event, Overlap, between, one_of
+from broker.protocol.hops import Hop, broker_hop, client_hop
 from broker.protocol.limits import Limits
 from broker.protocol.stx import StepKind
 from broker.protocol.vocabulary import Protocol
 from client.core.plans import Plan
 from client.core.transactions import Frame
+from labctl.simulate.programs.delays import Delays
 
 Constraints = Mapping[str, Any]
 LIFETIME_MS = 60_000
@@ -124,6 +126,14 @@ class Program(Struct, frozen=True):
     """Of every link; 0: links carry messages, and not frames over connections."""
     cuts: tuple[Cut, ...] = ()
     """Where links carry frames."""
+    delays: Delays = Delays()
+
+
+def directed_links(program: Program) -> list[str]:
+    """Every link in both directions, as `Program.slowness` names them."""
+    pairs: list[tuple[Hop, Hop]] = [(broker_hop(a), broker_hop(b)) for a, b in program.links]
+    pairs += [(client_hop(client), broker_hop(home)) for client, home in program.homes.items()]
+    return [f"{one}>{other}" for a, b in pairs for one, other in ((a, b), (b, a))]
 
 
 VERBS = {"adv": "advertise", "uadv": "unadvertise", "sub": "subscribe", "usub": "unsubscribe"}

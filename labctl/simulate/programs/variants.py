@@ -6,11 +6,11 @@ from random import Random
 
 from msgspec import Struct, structs
 
-from broker.protocol.hops import Hop, broker_hop, client_hop
 from broker.protocol.vocabulary import PROTOCOLS, Protocol
 from labctl.simulate.programs.carried import carried
 from labctl.simulate.programs.generate import GENERATORS, SPAN_S, tree
-from labctl.simulate.programs.programs import Fault, Program, TxProgram
+from labctl.simulate.programs.programs import Fault, Program, TxProgram, directed_links
+from labctl.simulate.programs.swarm import swarmed
 
 SLOW_SHARE = 0.3
 CARRIED_SHARE = 0.1
@@ -21,7 +21,7 @@ PROTOCOL_CHOICES = (*PROTOCOLS, MIXED)
 
 
 class Variant(Struct, frozen=True):
-    """What is changed in what a generator makes; the default changes nothing."""
+    """What is changed in what a generator makes."""
 
     brokers: int = 0
     """So many; 0: as many as the generator draws."""
@@ -35,6 +35,8 @@ class Variant(Struct, frozen=True):
     """Factor by which a part of the links is slower."""
     cut: float = 0.0
     """How often each link loses its connection; more than 0: links carry frames in every schedule, not in a few."""
+    swarm: bool = True
+    """Each seed draws its own delays, mix of operations and faults; if not, all are as the generator makes them."""
 
 
 PLAIN = Variant()
@@ -47,7 +49,9 @@ def protocols_of(choice: str) -> tuple[Protocol, ...]:
 def generate(scenario: str, protocol: str, seed: int, variant: Variant = PLAIN) -> Program:
     """The program of a seed: the same for the same arguments."""
     program = GENERATORS[scenario](seed, protocols_of(protocol))
-    if variant != PLAIN:
+    if variant.swarm:
+        program = swarmed(program, scenario)
+    if structs.replace(variant, swarm=True) != PLAIN:
         program = _varied(program, variant, Random(f"{scenario} {protocol} {seed} {variant}"))
     random = Random(f"links {scenario} {protocol} {seed}")
     if variant.cut or random.random() < CARRIED_SHARE:
@@ -71,7 +75,7 @@ def _transplant(program: Program, size: int, random: Random) -> Program:
     slowness = {}
     if program.slowness:
         moved = structs.replace(program, brokers=brokers, links=links, homes=homes)
-        for link in _directed(moved):
+        for link in directed_links(moved):
             if random.random() < SLOW_SHARE:
                 slowness[link] = 10 ** random.uniform(-1.5, 1.0)
     return structs.replace(program, brokers=brokers, links=links, homes=homes, slowness=slowness)
@@ -98,14 +102,7 @@ def _slowed(program: Program, factor: float, random: Random) -> Program:
     if factor == 1.0:
         return program
     slowness = dict(program.slowness)
-    for link in _directed(program):
+    for link in directed_links(program):
         if random.random() < SLOW_SHARE:
             slowness[link] = factor * slowness.get(link, 1.0)
     return structs.replace(program, slowness=slowness)
-
-
-def _directed(program: Program) -> list[str]:
-    """Every link in both directions, as `Program.slowness` names them."""
-    pairs: list[tuple[Hop, Hop]] = [(broker_hop(a), broker_hop(b)) for a, b in program.links]
-    pairs += [(client_hop(client), broker_hop(home)) for client, home in program.homes.items()]
-    return [f"{one}>{other}" for a, b in pairs for one, other in ((a, b), (b, a))]

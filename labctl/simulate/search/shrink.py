@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from broker.protocol.link import WINDOW_BYTES
+from labctl.simulate.programs.delays import Delays
 from labctl.simulate.programs.programs import Conditions, Op, Program, Regular, TxProgram
 
 SEEDS_TRIED = 4
@@ -58,6 +59,8 @@ def smaller(program: Program) -> Iterator[Program]:
         yield structs.replace(program, window_bytes=0, cuts=())
     if program.window_bytes not in (0, WINDOW_BYTES):
         yield structs.replace(program, window_bytes=WINDOW_BYTES)
+    if program.delays != Delays():
+        yield structs.replace(program, delays=Delays())
     if program.slowness:
         yield structs.replace(program, slowness={})
     for link in program.slowness:

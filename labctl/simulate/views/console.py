@@ -133,7 +133,8 @@ def _flags(variant: Variant) -> str:
     """The options that make this variant."""
     default = Variant()
     changed = {n: v for n, v in msgspec.structs.asdict(variant).items() if v != getattr(default, n)}
-    return "".join(f" --{name.replace('_', '-')} {value}" for name, value in changed.items())
+    steady = " --steady" if not changed.pop("swarm", True) else ""
+    return "".join(f" --{name.replace('_', '-')} {value}" for name, value in changed.items()) + steady
 
 
 def _sentences(faults: Sequence[tuple[str, str]]) -> list[str]:
