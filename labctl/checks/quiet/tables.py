@@ -106,16 +106,20 @@ def _disagreement(
 def _orphans(masks: Masks, here: Sequence[Record], there: Sequence[Record]) -> Iterator[str]:
     """Records without effect that a neighbour nearer to their client has dropped.
 
-    Not without effect is what a newer one hides here and not everywhere that it has gone, and what hides such a one.
+    Not without effect is what a newer one hides here and not everywhere that it has gone, and what hides such a one;
+    nor what alone is left here of two that say the same, of which the neighbour has kept the older.
     """
     known = {record.stamp for record in there}
+    has, _ = masks.fold(here)
     for place, record in enumerate(here):
         if record.stamp in known:
             continue
         mask, older, newer = masks.of(record.filter), here[:place], here[place + 1 :]
         is_hidden = any(subsumes(n.filter, record.filter) for n in newer)
-        if not is_hidden and not any(
-            masks.of(o.filter) & mask and o.positive != record.positive for o in older
+        if (
+            masks.fold([*older, *newer])[0] == has
+            and not is_hidden
+            and not any(masks.of(o.filter) & mask and o.positive != record.positive for o in older)
         ):
             yield f"{record.kind} {record.filter} of {record.client}"
 
