@@ -115,9 +115,14 @@ class Compaction:
             return []
         if self._prt.hop_of(record.client) not in self._bits:
             self.raise_floor(record.client, record.stamp)
-        self._prt.remove(record)
-        told = [hop for hop, bit in self._bits.items() if record.sent & bit]
-        return [(hop, Forget(record.client, record.stamp)) for hop in told]
+        # A void `usub` has nothing older to take back: nor have those inside it that only some neighbours know.
+        inside = [] if record.positive else self._prt.taken_back_before(record)
+        sends: Sends = []
+        for gone in (record, *inside):
+            self._prt.remove(gone)
+            told = [hop for hop, bit in self._bits.items() if gone.sent & bit]
+            sends += [(hop, Forget(gone.client, gone.stamp)) for hop in told]
+        return sends
 
     def raise_floor(self, client: str, stamp: Stamp) -> None:
         """A record of a client of ours goes, or does not even come, because it has no effect."""

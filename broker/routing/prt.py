@@ -125,6 +125,15 @@ class PRT:
         """
         return [old for old in self._near(record) if _covers(record, old)]
 
+    def taken_back_before(self, record: Record) -> list[Record]:
+        """Everybody's older `usub`s that `record` contains."""
+        return [
+            old
+            for old in self._near(record)
+            if old.stamp < record.stamp and old.tag is None and not old.positive
+            if subsumes(record.filter, old.filter)
+        ]
+
     def is_hidden(self, record: Record) -> bool:
         """Whether a newer record covers this one."""
         return any(_covers(newer, record) for newer in self._near(record))

@@ -120,6 +120,8 @@ class World:
         self._link_counts: dict[tuple[Hop, Hop], int] = {}
         self._parcels: dict[tuple[Hop, Hop], Parcel] = {}
         """The newest of each link."""
+        self._parting: set[str] = set()
+        """Clients that are gone, and their brokers do not know it yet."""
         self._numbers: dict[str, int] = {}
         self._gates = {name: Gate() for name in names}
         self._is_expiring = False
@@ -199,8 +201,9 @@ class World:
         return member
 
     def bring_back(self, client: str, home: str, on_tcm: OnTcm | None = None) -> SimClient | None:
-        """A client that is gone connects again, with its id; None: the broker still knows it, and refuses."""
-        return None if self.brokers[home].state.crt.claims(client) else self.connect(client, home, on_tcm)
+        """A client that is gone connects again, with its id; None: a broker still knows it, and would refuse."""
+        is_known = client in self._parting or self.brokers[home].state.crt.claims(client)
+        return None if is_known else self.connect(client, home, on_tcm)
 
     # The network
 
@@ -234,7 +237,12 @@ class World:
         """The broker learns that a client is gone, after all that was heard of it."""
         link = (client.hop, broker_hop(client.home))
         arrival = max(self.now, self._link_times.get(link, 0.0))
-        self.at(arrival + 1e-9, self._take, self.brokers[client.home], client.hop, ClientGone(reason))
+        self._parting.add(client.client_id)
+        self.at(arrival + 1e-9, self._part, client, reason)
+
+    def _part(self, client: SimClient, reason: str) -> None:
+        self._parting.discard(client.client_id)
+        self._take(self.brokers[client.home], client.hop, ClientGone(reason))
 
     def _arrive_together(self, link: tuple[Hop, Hop], parcel: Parcel) -> None:
         """A broker decides on them together, as it does over TCP."""

@@ -114,3 +114,13 @@ def test_who_begins_late_with_an_early_key_learns_that_something_was_dropped() -
     assert tables.compaction.floors == {"c": (5, "t5")}
     tables.remove_client("c", 7, CLIENT)
     assert tables.compaction.floors == {}
+
+
+def test_what_a_void_unsubscription_contains_is_forgotten_where_that_one_was_never_sent() -> None:
+    tables, open_ = routing("t1")
+    for number in (1, 2):
+        tables.apply(record("usub", number), CLIENT)
+    tables.mark_sent("c", stamp(1), NEIGHBOUR)
+    open_.clear()
+    assert tables.compaction.sweep() == [(NEIGHBOUR, Forget("c", stamp(1)))]
+    assert len(tables.prt) == 0
