@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from broker.protocol.filters import Event, overlaps
+from broker.matching.boxes import contains
+from broker.protocol.filters import Event, Filter, Overlap, overlaps
 from broker.protocol.hops import Hop, broker_hop
 from labctl.checks import beside, order, serial
 from labctl.checks.anomalies import told
@@ -13,6 +14,14 @@ from labctl.checks.cycles import follows_time
 from labctl.checks.history import History, Operation, Transaction, is_before
 from labctl.checks.spaces import is_in_at_end, spaces_of
 from labctl.checks.verdict import Verdict
+
+CONFLICT = ("a conflict", "it comes too late", "its client has changed the same since")
+"""Why brokers abort a transaction that nobody was to blame for: for its place in the order,"""
+SAME_CLIENT = CONFLICT[-1]
+TIME = ("its lifetime is over", "its coordinator knew the votes and did not decide")
+"""and because it has taken too long."""
+REMEMBERED = 200
+"""So many committed transactions brokers remember at least: of more, one with a smaller key is late."""
 
 Route = Callable[[str, Event, Hop], Iterable[Hop]]
 """Where a broker would send an event that came from a hop."""
@@ -204,25 +213,68 @@ def last_act(history: History, words: Sequence[beside.LastWord], brokers: Sequen
     return _verdict("last act", len(words), tuple(beside.last_faults(history, words, brokers)))
 
 
-def liveness(history: History, left: Sequence[str]) -> Verdict:
-    """Every transaction ends, nothing of it stays, and none fails without cause; `left` is what did stay."""
+def liveness(
+    history: History, left: Sequence[str], overlap: Overlap = "any", is_patient: bool = False
+) -> Verdict:
+    """Every transaction ends, nothing of it stays, and whoever conflicts with nobody and loses nobody commits.
+
+    `left` is what did stay; `is_patient`: no delay was so long that a lifetime could end by it.
+    """
     faults = list(left)
+    by_order = (*CONFLICT, *TIME) if is_patient else CONFLICT
     for t in history.transactions.values():
         if t.coordinator and t.coordinator not in history.gone and not t.outcome:
             faults.append(f"{t.tx} of {t.coordinator} never ended")
         if t.reason.endswith("is gone") and t.began >= 0 and not history.gone:
             faults.append(f"{t.tx} was {t.outcome} because {t.reason}, and nobody is")
-        by_brokers = t.outcome == "aborted" and t.reason.startswith(("a conflict", "it comes too late"))
-        if by_brokers and _is_alone(history, t):
-            faults.append(f"{t.tx} ran alone and was aborted: {t.reason}")
+        by_brokers = t.outcome == "aborted" and t.reason.startswith(by_order)
+        if by_brokers and not _is_disturbed(history, t, overlap):
+            faults.append(f"{t.tx} was in nobody's way, and was aborted: {t.reason}")
     return _verdict("liveness", len(history.transactions), faults)
 
 
-def _is_alone(history: History, transaction: Transaction) -> bool:
-    if history.gone or transaction.began < 0:
+def _is_disturbed(history: History, transaction: Transaction, overlap: Overlap) -> bool:
+    """Whether it has lost somebody, or another reads or writes what it writes, or writes what it reads.
+
+    Whatever is not before all transactions counts, whenever it was: a broker may hear of it late. And what a client
+    that is gone had done, which goes with it.
+    """
+    operations = transaction.operations.values()
+    members = {o.client for o in operations} | {c for o in operations for c in o.receivers}
+    if history.gone & (members | {transaction.coordinator}) or len(history.ordered()) > REMEMBERED:
+        return True
+    others = [o for client in history.regular.values() for o in client if o.kind != "pub"]
+    others += [o for client in history.gone for o in history.setup.get(client, ())]
+    others += [
+        o for t in history.transactions.values() if t is not transaction for o in t.operations.values()
+    ]
+    writers = {o.client for o in operations if o.filter is not None}
+    if transaction.reason.startswith(SAME_CLIENT) and any(o.client in writers for o in others):
+        return True
+    reads, writes = _touched(history, operations, overlap)
+    if not reads and not writes:
         return False
-    others = [t for t in history.transactions.values() if t is not transaction]
-    if any(t.began < transaction.ended and (t.ended < 0 or t.ended > transaction.began) for t in others):
-        return False
-    operations = [o for client in history.regular.values() for o in client]
-    return not operations
+    other_reads, other_writes = _touched(history, others, overlap)
+    return (
+        any(overlaps(one, other, overlap) for one in writes for other in other_writes)
+        or any(contains(filter_, event) for filter_ in other_writes for event in reads)
+        or any(contains(filter_, event) for filter_ in writes for event in other_reads)
+    )
+
+
+def _touched(
+    history: History, operations: Iterable[Operation], overlap: Overlap
+) -> tuple[list[Event], list[Filter]]:
+    """What operations read and write; an advertisement passes on all subscriptions that it overlaps."""
+    reads: list[Event] = []
+    writes: dict[Filter, None] = {}
+    for operation in operations:
+        if operation.event is not None:
+            reads.append(operation.event)
+        elif operation.filter is not None:
+            writes[operation.filter] = None
+            if operation.kind == "adv":
+                for filter_ in spaces_of(history).subscribed:
+                    if overlaps(filter_, operation.filter, overlap):
+                        writes[filter_] = None
+    return reads, list(writes)

@@ -78,6 +78,8 @@ class Spaces:
     def __init__(self, history: History) -> None:
         self._subscriptions = Shelf()
         self._advertisements: dict[str, Shelf] = {}
+        self.subscribed: dict[Filter, None] = {}
+        """The filters of all `sub`s and `usub`s."""
         for operations in history.setup.values():
             self._take(operations, None, is_setup=True)
         for operations in history.regular.values():
@@ -94,6 +96,7 @@ class Spaces:
             entry = Entry(operation, operation.filter, transaction, is_setup)
             if operation.kind in ("sub", "usub"):
                 self._subscriptions.add(entry)
+                self.subscribed[operation.filter] = None
             elif operation.kind in ("adv", "uadv"):
                 self._advertisements.setdefault(operation.client, Shelf()).add(entry)
 

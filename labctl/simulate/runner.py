@@ -42,6 +42,8 @@ MakeWorld = Callable[..., World]
 DELAY_MS = 1.0
 DEFAULT_RATE = 1e3 / DELAY_MS
 STEPS_MAX = 200_000
+CROSSINGS_MAX = 100
+"""Of links, one after the other, in a transaction of the programs here."""
 AGAIN_S = 1e-3
 """So long a client waits that was refused because its id is in use."""
 
@@ -235,13 +237,23 @@ class Run:
             properties.serializability(history),
             properties.recipients(history),
             properties.convergence(history, self._route, probes),
-            properties.liveness(history, [*self.errors, *self.left()]),
+            properties.liveness(
+                history, [*self.errors, *self.left()], program.conditions.overlap, self._is_patient()
+            ),
             tables(states, probes),
             properties.last_act(history, last_words(world, probes), program.brokers),
         ]
         if isinstance(world, LinkedWorld):
             verdicts.append(world.verdict())
         return Result(world, history, verdicts, messages)
+
+    def _is_patient(self) -> bool:
+        """Whether no transaction can have been slow by delays alone, nor by those that it waited for."""
+        program, limits = self._program, self._program.conditions.limits
+        lifetimes = [limits.plan_lifetime_ms, *(t.lifetime_ms for t in program.transactions)]
+        crossings = CROSSINGS_MAX * max(1, len(program.transactions))
+        is_away = any(fault.kind == "away" for fault in program.faults) or program.window_bytes
+        return not is_away and crossings * self.world.longest_s < min(lifetimes) / 1e3
 
     def _route(self, broker: str, event: Event, source: Hop) -> Iterable[Hop]:
         return self.world.brokers[broker].routing.next_hops(event, source)

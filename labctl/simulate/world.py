@@ -108,6 +108,8 @@ class World:
         self.moments: list[Moment] = []
         self.passages: list[Passage] = []
         self.strays: list[Stray] = []
+        self.longest_s = 0.0
+        """That a message was under way."""
         self.keeps_history = True
         self.conditions = Conditions(overlap, limits=limits or Limits())
         self._traces = traces
@@ -221,6 +223,7 @@ class World:
     def _due(self, link: tuple[Hop, Hop]) -> float:
         """When what is sent on a link now arrives: not before what was sent on it earlier."""
         due = max(self.now + self._latency(self.random, *link), self._link_times.get(link, 0.0))
+        self.longest_s = max(self.longest_s, due - self.now)
         self._link_times[link] = due
         return due
 

@@ -5,6 +5,7 @@
     windows.py    random programs that aim at narrow windows
     variants.py   a generated program under other conditions
     carried.py    a program on links that carry frames over connections
+    resting.py    random programs about what is over: undone again, timed out, forgotten
     maker.py      the parts that random programs are made of
     delays.py     families of delays
     swarm.py      every seed a world of its own: its delays, its mix of operations, its faults

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.protocol.vocabulary import PLANNED, Protocol
-from labctl.simulate.programs import windows
+from labctl.simulate.programs import resting, windows
 from labctl.simulate.programs.maker import BROKERS_MAX, SPAN_S, VALUES, Generator, Maker, tree
 from labctl.simulate.programs.programs import Op, Program, Regular
 
@@ -186,6 +186,9 @@ GENERATORS: dict[str, Generator] = {
     "lost": windows.lost,
     "returning": windows.returning,
     "bursts": bursts,
+    "undo": resting.undo,
+    "hurried": resting.hurried,
+    "crowd": resting.crowd,
     "turns": windows.turns,
     "sequel": windows.sequel,
 }
