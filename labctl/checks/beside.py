@@ -2,7 +2,8 @@
 
 A regular publication sees what is committed, and what undecided transactions have subscribed to; never
 what they have unsubscribed from. So a client that no committed transaction and no regular operation has
-moved gets it exactly if it was subscribed before, and nobody gets it twice.
+moved gets it exactly if it was subscribed before, and nobody gets it twice. Where transactions move an event from
+one owner to another it reaches at least one of them.
 
 When all is over, there is nothing that can be open: the *last word* of each client about each event.
 """
@@ -10,7 +11,7 @@ When all is over, there is nothing that can be open: the *last word* of each cli
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -39,6 +40,10 @@ def regular_faults(history: History) -> tuple[list[str], int]:
                 if not least <= times <= most:
                     what = f"regular pub {operation.op} {operation.event} of {publisher}"
                     faults.append(f"{what}: {client} got it {times} times, not {least} to {most}")
+            reached = any(counts[client, operation.op] for client in history.homes)
+            if is_certain and not reached and _has_always_an_owner(history, publisher, subscriptions):
+                what = f"regular pub {operation.op} {operation.event} of {publisher}"
+                faults.append(f"{what} reached nobody, and at every moment somebody was subscribed")
     return faults, checked
 
 
@@ -55,6 +60,47 @@ def _bounds(subscriptions: Sequence[Entry]) -> tuple[int, int]:
     if _was_in(subscriptions):
         return 1, 1
     return 0, int(any(_is_shown(entry) for entry in subscriptions))
+
+
+def _has_always_an_owner(
+    history: History, publisher: str, subscriptions: Mapping[str, Sequence[Entry]]
+) -> bool:
+    """Whether somebody else had it before the transactions, and whoever took it from somebody gave it to somebody.
+
+    Then it has an owner after each of them, if they are as good as one after the other, and must reach the old one
+    or the new one, or both.
+    """
+    others = {client: entries for client, entries in subscriptions.items() if client != publisher}
+    if history.gone & others.keys() or not any(_was_in(entries) for entries in others.values()):
+        return False
+    takers, givers = set[str](), set[str]()
+    lines: list[list[str]] = []
+    for entries in others.values():
+        line: list[str] = []
+        last: dict[str, Entry] = {}
+        for entry in sorted(entries, key=lambda e: e.operation.rank):
+            transaction = entry.transaction
+            if entry.is_beside or (transaction is not None and transaction.voids):
+                return False
+            if transaction is not None and transaction.committed:
+                line += [transaction.tx] if line[-1:] != [transaction.tx] else []
+                last[transaction.tx] = entry
+                takers |= {transaction.tx} if entry.operation.kind == "usub" else set()
+        lines.append(line)
+        givers |= {tx for tx, entry in last.items() if entry.operation.kind == "sub"}
+    return takers <= givers and _agree(lines)
+
+
+def _agree(lines: Iterable[Sequence[str]]) -> bool:
+    """Whether some order has all of these lines in it."""
+    behind: dict[str, set[str]] = {}
+    for line in lines:
+        for place, one in enumerate(line):
+            behind.setdefault(one, set()).update(line[:place])
+    done = set[str]()
+    while free := {one for one, before in behind.items() if one not in done and before <= done}:
+        done |= free
+    return len(done) == len(behind)
 
 
 def _is_moved(entries: Sequence[Entry]) -> bool:

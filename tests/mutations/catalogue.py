@@ -163,6 +163,11 @@ CAUGHT = (
     Caught(telling.stamps_of_isolated_transactions_go_backwards, "turns", "d-tx", 1, "convergence"),
     Caught(telling.steps_are_stamped_as_they_come, "turns", "s-tx", 2, "convergence"),
     Caught(telling.steps_are_stamped_as_they_come, "turns", "s-tx-safe", 0, "consistency"),
+    # Events whose owner is moved
+    Caught(telling.undecided_subscriptions_are_not_seen, "handover", "d-tx-ni", 8, "recipients"),
+    Caught(telling.undecided_subscriptions_are_not_seen, "handover", "s-tx-safe", 8, "recipients"),
+    Caught(telling.batches_do_not_see_undecided_subscriptions, "handover", "s-tx-safe", 30, "recipients"),
+    Caught(telling.owners_go_when_the_home_commits, "handover", "d-tx", 8, "recipients"),
     # What clients may do when all is over
     Caught(telling.committed_advertisements_do_not_permit, "advertise", "d-tx", 0, "last act"),
     Caught(telling.committed_advertisements_do_not_permit, "advertise", "s-tx", 0, "last act"),

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from broker.matching.many import hops_of_each
 from broker.protocol.hops import is_client
 from broker.protocol.vocabulary import NO_KEY, Stamp
 from broker.routing.publications import NOTHING, Publications
 from broker.routing.srt import SRT
 from broker.routing.state import BrokerState, Guest
+from broker.routing.tables import Routing
+from broker.transactions.dtx.decisions import Decisions
 from broker.transactions.dtx.operations import Operations
 from broker.transactions.stx.machine import Stx
 from client.core.advertised import Advertised
@@ -118,3 +121,37 @@ def one_that_may_lets_the_others_of_its_batch_through(patch: pytest.MonkeyPatch)
         return NOTHING if is_any else original(self, client, messages)
 
     replace(patch, Publications, "_refused", refused)
+
+
+# Events whose owner is moved
+
+
+def undecided_subscriptions_are_not_seen(patch: pytest.MonkeyPatch) -> None:
+    """Section 2: regular publications go to whom an undecided transaction subscribes; too often, and never lost."""
+
+    def seen(original: Any, self: Routing, tag: str = "", step: int = 0) -> Any:
+        return (pair for pair in original(self, tag, step) if pair[0].tag == tag)
+
+    replace(patch, Routing, "_seen", seen)
+
+
+def batches_do_not_see_undecided_subscriptions(patch: pytest.MonkeyPatch) -> None:
+    """The same, where brokers decide on many publications at once."""
+
+    def wanted_by_each(original: Any, self: Routing, events: Any) -> Any:
+        return hops_of_each(self.prt.index, events) if len(events) > 1 else original(self, events)
+
+    replace(patch, Routing, "wanted_by_each", wanted_by_each)
+
+
+def owners_go_when_the_home_commits(patch: pytest.MonkeyPatch) -> None:
+    """D-TX A20 (H19): the old owner is taken from when all brokers have committed, and not when the first has."""
+
+    def commit(original: Any, self: Decisions, context: Any, source: str) -> Any:
+        ready = original(self, context, source)
+        if context.is_decided_here:
+            self._state.retirement.ended(context.tx)
+            ready += self._state.retirement.tell()
+        return ready
+
+    replace(patch, Decisions, "commit", commit)

@@ -191,4 +191,5 @@ GENERATORS: dict[str, Generator] = {
     "crowd": resting.crowd,
     "turns": windows.turns,
     "sequel": windows.sequel,
+    "handover": windows.handover,
 }

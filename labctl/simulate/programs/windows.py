@@ -189,3 +189,32 @@ def returning(seed: int, protocols: Sequence[Protocol]) -> Program:
             body = (asked, *body) if random.random() < 0.5 else (asked,)
         maker.add(coordinator, random.choice(maker.protocols), body)
     return maker.program()
+
+
+def handover(seed: int, protocols: Sequence[Protocol]) -> Program:
+    """Events are published all the time, regularly, while their owners hand them on to each other."""
+    maker = Maker("handover", seed, protocols, 6)
+    random, (engine, *owners) = maker.random, maker.clients
+    maker.setup.append((engine, Op("adv", "d", VALUES)))
+    owner = {value: random.choice(owners) for value in random.sample(VALUES, random.randint(1, 2))}
+    maker.setup += [(client, Op("sub", "d", (value,))) for value, client in owner.items()]
+    for number in range(random.randint(1, 3)):
+        value = random.choice(list(owner))
+        new = random.choice([client for client in owners if client != owner[value]])
+        taken = Op("tcm", to=new, nested=((new, (Op("sub", "d", (value,)),)),))
+        given = Op("usub", "d", (value,))
+        asked = random.choice(((taken, given), (given, taken)))
+        body: tuple[Op, ...] = (Op("tcm", to=owner[value], nested=((owner[value], asked),)),)
+        start = 2 * SPAN_S * (number + random.random())
+        coordinator = random.choice((engine, engine, *owners))
+        if coordinator == owner[value]:
+            body = asked
+        elif coordinator == new:
+            body = (Op("sub", "d", (value,)), Op("tcm", to=owner[value], nested=((owner[value], (given,)),)))
+        maker.transactions.append(TxProgram(coordinator, random.choice(maker.protocols), body, start))
+        owner[value] = new
+    for value in owner:
+        for place in range(60):
+            time = place * SPAN_S / 8 * random.uniform(0.9, 1.1)
+            maker.regular.append(Regular(engine, time, (Op("pub", "d", (value,)),)))
+    return maker.program()
