@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.simulate.programs.variants import generate
+from labctl.simulate.programs.variants import Variant, generate
 from labctl.simulate.recorded import smaller
 from labctl.simulate.recorded.smaller import Case
 from labctl.simulate.views.diagram import diagram
@@ -15,6 +15,7 @@ from tests.mutations import operations, ordering, tables
 from tests.mutations.patching import Mutation
 from tests.support.recorded_world import record
 
+STEADY = Variant(swarm=False)
 BROKEN = [
     (ordering.no_validation, "skew", "d-tx", 1, "serializability", 3),
     (operations.leaf_never_acknowledges, "dispatch", "d-tx", 0, "liveness", 1),
@@ -39,7 +40,7 @@ def test_a_fault_of_the_core_is_reproduced_and_shrinks(
     enough: int,
 ) -> None:
     fault(monkeypatch)
-    result = record(monkeypatch, generate(scenario, protocol, seed), tmp_path)
+    result = record(monkeypatch, generate(scenario, protocol, seed, STEADY), tmp_path)
     assert property_ in {name for name, _ in result.faults}
     outcome, case = recorded(tmp_path)
     assert outcome.differences == []
@@ -58,7 +59,7 @@ def test_what_would_make_a_client_act_otherwise_is_not_left_out(
 ) -> None:
     """Without the receiver of its publication a transaction would be told that it has reached nobody."""
     operations.leaf_never_acknowledges(monkeypatch)
-    record(monkeypatch, generate("dispatch", "d-tx", 0), tmp_path)
+    record(monkeypatch, generate("dispatch", "d-tx", 0, STEADY), tmp_path)
     _, case = recorded(tmp_path)
     whole = case.world().said
     small = smaller.shrink(case, "liveness")
