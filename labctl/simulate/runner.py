@@ -15,6 +15,7 @@ from broker.protocol.vocabulary import PLANNED
 from client.core.errors import ClientError, SessionClosed
 from client.core.transactions import Frame, Tcm
 from labctl.checks import properties
+from labctl.checks.beside import LastWord
 from labctl.checks.history import History, read
 from labctl.checks.quiet.tables import tables
 from labctl.checks.verdict import Verdict
@@ -241,7 +242,7 @@ class Run:
                 history, [*self.errors, *self.left()], program.conditions.overlap, self._is_patient()
             ),
             tables(states, probes),
-            properties.last_act(history, last_words(world, probes), program.brokers),
+            properties.last_act(history, self._last_words(probes), program.brokers),
         ]
         if isinstance(world, LinkedWorld):
             verdicts.append(world.verdict())
@@ -254,6 +255,10 @@ class Run:
         crossings = CROSSINGS_MAX * max(1, len(program.transactions))
         is_away = any(fault.kind == "away" for fault in program.faults) or program.window_bytes
         return not is_away and crossings * self.world.longest_s < min(lifetimes) / 1e3
+
+    def _last_words(self, probes: list[Event]) -> list[LastWord]:
+        """None where it is not quiet after all the time there is."""
+        return [] if self.errors else last_words(self.world, probes)
 
     def _route(self, broker: str, event: Event, source: Hop) -> Iterable[Hop]:
         return self.world.brokers[broker].routing.next_hops(event, source)

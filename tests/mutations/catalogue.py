@@ -12,6 +12,7 @@ from broker.protocol.vocabulary import Protocol
 from tests.mutations import (
     behind,
     clients,
+    links,
     operations,
     ordering,
     planned,
@@ -49,7 +50,7 @@ class Harmless(Struct, frozen=True):
     reason: str
 
 
-MODULES = (operations, ordering, tables, planned, clients, retiring, returning, telling)
+MODULES = (operations, ordering, tables, planned, clients, retiring, returning, telling, links)
 
 CAUGHT = (
     # Operations of D-TX and D-TX_NI
@@ -175,6 +176,26 @@ CAUGHT = (
     Caught(telling.libraries_believe_whoever_is_settled_last, "turns", "s-tx", 0, "last act"),
     Caught(telling.withdrawals_still_permit_in_transactions, "carve", "d-tx", 0, "last act"),
     Caught(telling.one_that_may_lets_the_others_of_its_batch_through, "dispatch", "d-tx", 0, "last act"),
+    # Links
+    Caught(links.what_was_processed_is_said_again, "pressed", "d-tx", 0, "recipients"),
+    Caught(links.nothing_is_said_again, "pressed", "d-tx", 0, "recipients"),
+    Caught(links.what_was_received_is_not_asked_for_again, "pressed", "d-tx", 4, "links"),
+    Caught(links.frames_are_processed_before_they_are_handled, "pressed", "d-tx", 4, "recipients"),
+    Caught(links.held_frames_outlive_their_connection, "pressed", "d-tx", 4, "links"),
+    Caught(links.held_frames_are_handled_newest_first, "pressed", "d-tx", 12, "links"),
+    Caught(links.what_was_full_never_has_room_again, "pressed", "s-tx", 0, "liveness"),
+    Caught(links.who_is_gone_is_waited_for, "pressed", "d-tx", 8, "liveness"),
+    Caught(links.what_drained_before_a_new_connection_is_waited_for, "pressed", "d-tx", 18, "recipients"),
+    Caught(links.windows_never_open_again, "pressed", "s-tx", 0, "links"),
+    Caught(links.acknowledgements_wait_for_an_answer, "pressed", "s-tx", 0, "links"),
+    Caught(links.queues_wait_for_the_next_message, "pressed", "s-tx", 0, "liveness"),
+    Caught(links.messages_overtake_those_that_wait, "pressed", "d-tx", 1, "links"),
+    Caught(links.what_waits_is_lost_with_a_connection, "pressed", "d-tx", 4, "recipients"),
+    Caught(links.what_waits_is_not_sent_on_a_new_connection, "pressed", "d-tx", 3, "links"),
+    Caught(links.publications_pass_the_operations_of_their_frame, "pressed", "d-tx", 2, "links"),
+    Caught(links.frames_go_the_way_of_their_first_publication, "pressed", "d-tx", 0, "recipients"),
+    Caught(links.frames_lose_the_last_publication_of_each_way, "pressed", "d-tx", 0, "recipients"),
+    Caught(links.refusals_in_a_frame_are_kept_to_oneself, "pressed", "d-tx", 3, "links"),
 )
 
 SCHEDULED = (

@@ -4,7 +4,7 @@
     generate.py   random programs, one from a seed
     windows.py    random programs that aim at narrow windows
     variants.py   a generated program under other conditions
-    carried.py    a program on links that carry frames over connections
+    carried.py    programs on links that carry frames over connections
     resting.py    random programs about what is over: undone again, timed out, forgotten
     maker.py      the parts that random programs are made of
     delays.py     families of delays

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.protocol.vocabulary import PLANNED, Protocol
-from labctl.simulate.programs import resting, windows
+from labctl.simulate.programs import carried, resting, windows
 from labctl.simulate.programs.maker import BROKERS_MAX, SPAN_S, VALUES, Generator, Maker, tree
 from labctl.simulate.programs.programs import Op, Program, Regular
 
@@ -192,4 +192,5 @@ GENERATORS: dict[str, Generator] = {
     "turns": windows.turns,
     "sequel": windows.sequel,
     "handover": windows.handover,
+    "pressed": carried.pressed,
 }

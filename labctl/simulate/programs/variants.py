@@ -54,7 +54,7 @@ def generate(scenario: str, protocol: str, seed: int, variant: Variant = PLAIN) 
     if structs.replace(variant, swarm=True) != PLAIN:
         program = _varied(program, variant, Random(f"{scenario} {protocol} {seed} {variant}"))
     random = Random(f"links {scenario} {protocol} {seed}")
-    if variant.cut or random.random() < CARRIED_SHARE:
+    if variant.cut or (not program.window_bytes and random.random() < CARRIED_SHARE):
         program = carried(program, random, variant.cut)
     return program
 

@@ -44,6 +44,12 @@ def test_schedules_over_links_that_are_lost_have_no_violation(protocol: str) -> 
             assert result.world.account.checked > 20
 
 
+@pytest.mark.parametrize("protocol", PROTOCOL_CHOICES)
+def test_what_is_full_makes_others_wait_and_nothing_is_lost_by_that(protocol: str) -> None:
+    for seed in range(3 * SEEDS):
+        assert simulate(generate("pressed", protocol, seed)).faults == [], seed
+
+
 def test_a_seed_is_one_schedule() -> None:
     one, other = (simulate(generate("mixed", "d-tx", 3, CUT)) for _ in range(2))
     assert moments(one) == moments(other)
@@ -73,7 +79,7 @@ def test_connections_are_lost_windows_close_and_sources_wait(monkeypatch: pytest
     monkeypatch.setattr(Held, "append", held)
     monkeypatch.setattr(Link, "pass_on", passed_on)
     for seed in range(30):
-        simulate(generate("bursts", "d-tx", seed, CUT))
+        simulate(generate("pressed", "d-tx", seed))
     assert all(counts[name] > 20 for name in ("frames sent again", "frames held", "windows closed")), counts
 
 
