@@ -80,6 +80,10 @@ def _check_all(out: Output, result: Path, parts: list[Path], replays: bool) -> A
             for text in each.reasons[:SHOWN_MAX]:
                 for line in lines_of(f"{cell} #{number}", text):
                     out.say(line)
+        replayed = [v for *_, each in judged for v in each.verdicts if v.property == "replay"]
+        if replays and not any(verdict.faults for verdict in replayed):
+            count = sum(verdict.checked for verdict in replayed)
+            out.say(f"replayed: all {count:,} messages and decisions are those of the brokers' cores")
     return answer
 
 

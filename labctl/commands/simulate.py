@@ -135,7 +135,7 @@ def campaign(  # noqa: PLR0913, PLR0917 - each option is one knob of the campaig
 def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a schedule
     seed: Annotated[
         int | None,
-        typer.Argument(metavar="[SEED]", min=0, help="As a campaign tells it.", show_default=False),
+        typer.Argument(metavar="SEED", min=0, help="As a campaign tells it.", show_default=False),
     ] = None,
     protocol: Protocol = "",
     scenario: Scenario = "",
@@ -159,6 +159,10 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
     repetition: Annotated[
         int | None, typer.Option(min=1, help="Default: the first.", rich_help_panel=_REAL)
     ] = None,
+    shrink_s: Annotated[
+        float,
+        typer.Option(min=0, help="Time to make a run that broke a promise small.", rich_help_panel=_REAL),
+    ] = 10.0,
     steps: Annotated[
         bool, typer.Option("--steps", help="Step through all of it.", rich_help_panel=_REAL)
     ] = False,
@@ -184,7 +188,7 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
     if source is not None:
         if seed is not None:
             raise UsageProblem("a SEED or --from RESULT, not both")
-        _end(_replay_real(Output(json), source, cell, repetition or 0, steps))
+        _end(_replay_real(Output(json), source, cell, repetition or 0, steps, shrink_s))
         return
     if seed is None:
         raise UsageProblem("which schedule? give a SEED, or a real run by --from RESULT")
@@ -193,13 +197,13 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
     _end(console.replay(Output(json), request))
 
 
-def _replay_real(out: Output, source: Path, cell: str, number: int, steps: bool) -> bool:
+def _replay_real(out: Output, source: Path, cell: str, number: int, steps: bool, shrink_s: float) -> bool:
     from labctl.results.problem import ending_with
     from labctl.simulate.recorded.repetition import which
     from labctl.simulate.views import recorded
 
     with ending_with(USAGE):
-        return recorded.replay(out, which(source, cell, number), steps)
+        return recorded.replay(out, which(source, cell, number), steps, shrink_s)
 
 
 @app.command("explore", epilog="Example: labctl simulate explore --protocol d-tx,s-tx")

@@ -26,6 +26,8 @@ REASON = (
 )
 
 
+DRAWN_MAX = 400
+"""Lines of a diagram that somebody may read."""
 CHANGED = "the code of the broker is not that of the run: the difference may lie there"
 
 
@@ -121,5 +123,8 @@ def _drawing(out: Output, case: Case, broken: Mapping[str, str], steps: bool, sh
         small = smaller.shrink(case, next(iter(broken)), shrink_s)
     world = small.world()
     units = sorted({unit for _, unit in world.said if unit[0] != "stay"} - small.without)
-    left = [f"  {kind} {name}" for kind, name in units]
-    return ["", "What is left of it when all else is taken away:", *left, "", *diagram(world, small.program)]
+    left = [f"  {kind} {name}" for kind, name in units[:DRAWN_MAX]]
+    drawn = diagram(world, small.program)
+    if len(drawn) > DRAWN_MAX:
+        drawn = [f"{len(drawn):,} messages and more, too many to draw: give it longer, with --shrink-s"]
+    return ["", "What is left of it when all else is taken away:", *left, "", *drawn]

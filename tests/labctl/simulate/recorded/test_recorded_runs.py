@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,15 @@ def test_each_protocol_is_reproduced(result: Path) -> None:
         CELL.format(approach): "valid"
         for approach in ("d-tx", "d-tx-ni", "s-tx", "d-tx-optimistic", "s-tx-safe")
     }
+
+
+def test_people_are_told_how_much_was_replayed(result: Path) -> None:
+    done = labctl(result.parent, "check", "--replay", str(result / "latest"))
+    said = re.search(
+        r"replayed: all ([\d,]+) messages and decisions are those of the brokers' cores", done.stdout
+    )
+    assert said is not None, done.stdout
+    assert int(said[1].replace(",", "")) > 1000
 
 
 def test_a_message_that_is_taken_out_of_the_recording_is_named(result: Path) -> None:

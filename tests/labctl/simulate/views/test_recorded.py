@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from broker.protocol.messages import Publish
+from labctl.output import Output
 from labctl.results import histories
 from labctl.results.histories import Line
+from labctl.simulate.programs.variants import generate
 from labctl.simulate.recorded import reading, repetition
 from labctl.simulate.recorded.links import Altered
 from labctl.simulate.recorded.nodes import Late
 from labctl.simulate.recorded.repetition import Outcome
 from labctl.simulate.views import recorded
+from tests.mutations import tables
 from tests.support import recordings
+from tests.support.recorded_world import record
+
+LINES_MAX = recorded.DRAWN_MAX
 
 
 def outcome(folder: Path, lines: list[recordings.Line]) -> Outcome:
@@ -72,3 +79,32 @@ def test_a_timer_that_did_not_fire_is_told() -> None:
 def test_a_message_that_came_otherwise_than_it_left_is_told(left: Publish | None, said: str) -> None:
     altered = Altered("b1", "b2", 3, Line("b2", 9, 1.5, "given", {}), left, Publish(8, {"x": 2}, b""))
     assert recorded.sentence(altered) == (f"line 9 of b2, at 1.500000 s: message 3 from b1 to b2 {said}")
+
+
+def written(folder: Path, patch: pytest.MonkeyPatch, scenario: str) -> Path:
+    """A schedule of a simulated overlay, as if it were a real run."""
+    record(patch, generate(scenario, "d-tx", 0), folder)
+    return folder
+
+
+def test_all_of_a_run_is_drawn_where_somebody_wants_to_step_through_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert recorded.replay(Output(json=True), written(tmp_path, monkeypatch, "skew"), steps=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["violations"] == {}
+    assert any("Commit" in line for line in document["steps"])
+
+
+@pytest.mark.parametrize("drawn_max", [LINES_MAX, 3])
+def test_of_a_run_that_broke_a_promise_the_smallest_part_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], drawn_max: int
+) -> None:
+    monkeypatch.setattr(recorded, "DRAWN_MAX", drawn_max)
+    tables.a_batch_loses_its_last(monkeypatch)
+    assert not recorded.replay(Output(json=False), written(tmp_path, monkeypatch, "bursts"))
+    said = capsys.readouterr().out
+    assert "recipients: regular pub" in said
+    assert "What is left of it when all else is taken away:\n  publication " in said
+    assert ("too many to draw" in said) == (drawn_max < LINES_MAX)
+    assert (" -> " in said) == (drawn_max == LINES_MAX)
