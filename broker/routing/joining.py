@@ -133,6 +133,7 @@ class Joining:
             return Ready([(source, _answer(message, state.id))], [])
         if guest is not None:
             guest.yielded_to = message.home
+            state.mark("two clients want one id")
         state.crt.add(message.client, Claim(message.home, source, message.incarnation))
         wave = self.waves.start(_key(message), source, state.others(source))
         if wave is not None:

@@ -48,6 +48,8 @@ class BrokerState:
         self.guests: dict[str, Guest] = {}
         self.last_key: Key = NO_KEY
         """Of the transactions committed here, the largest."""
+        self.marks: set[str] = set()
+        """What seldom happens, and has happened here: a test that has not met it has not tested it."""
         self.now = 0.0
         self.keeps_history = False
 
@@ -88,6 +90,10 @@ class BrokerState:
         for record, _ in records:
             if record.kind in ("adv", "uadv"):
                 self.rebuild_space(record.client)
+
+    def mark(self, rare: str) -> None:
+        """To be called where something seldom happens."""
+        self.marks.add(rare)
 
     def note(self, ready: Ready, name: str, **fields: Any) -> None:
         """A line for the history, if one is kept."""

@@ -23,9 +23,9 @@ from labctl.simulate.world import World
 
 FIXED = (Limits, OverlayMap, World)
 PLAIN = (int, float, str, bytes, type(None))
-UNSEEN = frozenset({"now", "deliveries", "_checker"})
-"""The time at a broker is that of its last message; deliveries belong to the history; a checker has only
-a memory of what it found good.
+UNSEEN = frozenset({"now", "deliveries", "marks", "_checker"})
+"""The time at a broker is that of its last message; deliveries and marks belong to the past; a checker
+has only a memory of what it found good.
 """
 
 

@@ -49,7 +49,8 @@ class Decisions:
         merged = []
         for record, hop in context.view.own:
             if self._state.crt.behind(record.client, hop, record.stamp[2]) is None:
-                continue  # it has left since
+                self._state.mark("a transaction commits without a client that has left")
+                continue
             known = routing.find(record, hop)
             if known is None:
                 if record.kind == "usub":
@@ -59,6 +60,7 @@ class Decisions:
         routing.veil(context.tx)
         for client, stamp, hop in sorted(context.view.sent):
             if not routing.mark_sent(client, stamp, hop) and self._state.crt.has(client, stamp[2]):
+                self._state.mark("a commit has brought what was dropped meanwhile")
                 ready.sends.append((hop, Forget(client, stamp)))  # it had no effect any more, and was dropped
         self._state.retirement.committed(context.tx, merged)
         self._order.committed(context)

@@ -276,6 +276,8 @@ class Dtx(Machine):
         hop, ready = client_hop(client), Ready([], [])
         for context in tuple(self.contexts.values()):
             if context.origin == hop:
+                if context.state == "yes":
+                    self._state.mark("a coordinator is gone with the votes under way")
                 ready += self._undo(context, "", f"its coordinator {client} is gone")
                 continue
             if context.view.forget(client) or client in context.asked:
@@ -310,6 +312,8 @@ class Dtx(Machine):
                 reason = (
                     "its coordinator knew the votes and did not decide" if is_told else "its lifetime is over"
                 )
+                if is_told:
+                    self._state.mark("a coordinator knew the votes and did not decide")
                 ready += self._undo(context, "", reason)
             elif context.state in ("active", "preparing"):
                 context.bad = context.bad or "its lifetime is over"
@@ -322,6 +326,7 @@ class Dtx(Machine):
 
     def adopt(self, record: Record, message: Operation) -> bool:
         if message.decided:  # a `usub` of an isolated one, hidden where it comes from
+            self._state.mark("a hidden usub is attracted")
             if message.tx in self.contexts or message.tx in self._routing.veiled:
                 record.tag = message.tx
             return True

@@ -86,6 +86,7 @@ class Operations:
         guest = self._state.guests.get(client)
         if guest is None:  # it has left, and so have its subscriptions, but for those of this transaction
             entry.pending.discard(hop)
+            self._state.mark("a publication is for a client that has left")
             context.bad = context.bad or f"participant {client} is gone"
             return
         entry.reached += 1

@@ -56,8 +56,10 @@ class Order:
             if other.state == "yes" or other in about_to_vote:
                 if footprint(context.log).interferes(footprint(other.log)):
                     return True
-            elif not context.optimistic and other.state != "no" and other.heard > unheard_since:
-                return True
+            elif not context.optimistic and other.state != "no":
+                if other.heard > unheard_since:
+                    return True
+                self._state.mark("one that is silent is not waited for")
         return False
 
     def objection(self, context: Context) -> str:
@@ -65,8 +67,10 @@ class Order:
         if not context.isolated:
             return ""
         if self._is_late(context):
+            self._state.mark("a vote comes too late")
             return "it comes too late for its place in the order"
         if self._has_newer_records(context):
+            self._state.mark("a client has changed the same since")
             return "its client has changed the same since"
         return self._conflict(context)
 
@@ -93,7 +97,8 @@ class Order:
             if hop != client_hop(record.client):
                 continue
             if context.key < routing.compaction.floors.get(record.client, NO_KEY):
-                return True  # there may have been one: it is gone
+                self._state.mark("a record that was dropped may have been newer")
+                return True
             newer = routing.prt.index.newer(record.client, record.stamp)
             newer += [r for r in routing.srt.log(record.client, hop) if r.stamp > record.stamp]
             if any(overlaps(other.filter, record.filter) for other in newer):
@@ -108,6 +113,7 @@ class Order:
         for logged in context.log:
             if _again(view, logged) != self._still_known(context, logged.decision):
                 subject = logged.record.filter if logged.record is not None else logged.event
+                self._state.mark("what was decided is decided otherwise at the vote")
                 return f"a conflict about {subject}"
         return ""
 

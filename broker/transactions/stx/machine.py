@@ -154,12 +154,15 @@ class Stx(Machine):
             return Ready([], [])
         ready = Ready([], [])
         if execution.status == "committed":
+            self._state.mark("a step crosses a broker that has committed")
             self._process(execution, message, source, ready)
         elif not execution.buffer and self._is_ready(execution, message):
             self._process(execution, message, source, ready)
             if execution.term is not None:
                 self._pump(execution, ready)
         else:
+            if execution.voted:
+                self._state.mark("a step waits behind the vote")
             execution.buffer[message.planned.step] = (message, source)
             self._pump(execution, ready)
         return ready
@@ -170,6 +173,7 @@ class Stx(Machine):
         A `tcm` comes too late only if the client that it is for is gone: what it was to ask for is void.
         """
         planned, ready = message.planned, Ready([], [])
+        self._state.mark("a step comes where its plan has ended")
         if planned.kind in ("sub", "usub"):
             self._process(Execution(message.tx, status="committed"), message, source, ready)
         elif planned.kind == "tcm":
@@ -261,6 +265,7 @@ class Stx(Machine):
             if before.step in execution.processed:
                 continue
             if hop_in(self._state, execution, before.client) is None:
+                self._state.mark("a vote or commit misses a step of one who is gone")
                 return brief(f"participant {before.client} is gone")
         return ""
 
@@ -304,6 +309,8 @@ class Stx(Machine):
         execution.processed.update(message.steps)
         execution.bad = execution.bad or message.reason
         message = replace(message, decided=execution.status == "committed")
+        if message.decided:
+            self._state.mark("steps are void where their plan has committed")
         if (
             execution.status == "committed"
         ):  # others may still wait: those behind us, or towards the publisher
@@ -341,6 +348,7 @@ class Stx(Machine):
         ready = Ready([], [])
         for execution in tuple(self.open.values()):
             if execution.is_home and execution.status == "active" and execution.deadline <= now:
+                self._state.mark("the lifetime of a plan is over")
                 ready += self._decisions.undo(execution, "", "its lifetime is over")
         return ready
 
@@ -352,6 +360,7 @@ class Stx(Machine):
     def adopt(self, record: Record, message: Operation) -> bool:
         record.step, record.writer = message.step, message.tx
         if message.decided and message.tx not in self.open:
+            self._state.mark("a step is attracted to where its plan has ended")
             self._steps.hide(record, message.tx)
             return True
         execution = self._registry.execution(message.tx, "")
@@ -359,6 +368,7 @@ class Stx(Machine):
         if execution.status == "active":
             record.tag = message.tx
         elif execution.status == "committed":
+            self._state.mark("a step is attracted to where its plan has committed")
             self._steps.hide(record, message.tx)
         return execution.status != "aborted"
 

@@ -53,7 +53,8 @@ class Steps:
         assert kind != "pub"
         assert kind != "tcm"
         if self._state.crt.behind(planned.client, source, message.stamp[2]) is None:
-            return  # it has left while its step waited
+            self._state.mark("a client has left while its step waited")
+            return
         tag = execution.tx if execution.status == "active" else None
         record = Record(kind, planned.client, message.stamp, planned.filter, tag, planned.step, execution.tx)
         if tag is None:
@@ -98,9 +99,12 @@ class Steps:
         planned = message.planned
         hop = hop_in(self._state, execution, planned.target)
         if hop is None:
+            if self._state.hop_to(planned.target) is not None:
+                self._state.mark("whom a tcm asks is gone, and has come back")
             return planned.nested
         if is_client(hop):
             if not self._state.guests[planned.target].joined:
+                self._state.mark("whom a tcm asks has not joined yet")
                 return planned.nested
             execution.touched.add(planned.target)
             execution.owed.setdefault(planned.target, []).extend(planned.nested)
@@ -114,6 +118,7 @@ class Steps:
     def done(self, source: Hop, message: StepDone) -> Ready:
         execution = self._open.get(message.tx)
         if execution is not None and message.step in execution.buffer:
+            self._state.mark("news of a publication wait behind it")
             execution.held.setdefault(message.step, []).append(message)
             return Ready([], [])
         return Ready([(self._way(message), message)], [])

@@ -1,5 +1,6 @@
 """Looking for schedules that go wrong, and for what is left after many.
 
+    novelty.py    how different schedules were: what they have met that none before them had
     campaign.py   many seeds, on several cores, interrupted and resumed
     explore.py    all schedules of small worlds
     soak.py       very many transactions in one world that lives long
@@ -8,5 +9,5 @@
     requests.py   what can be asked of the simulator
 
 May import: broker, broker.matching, broker.protocol, broker.routing, broker.transactions.dtx,
-broker.transactions.stx, labctl, labctl.results, labctl.simulate, labctl.simulate.programs.
+broker.transactions.stx, labctl, labctl.checks, labctl.results, labctl.simulate, labctl.simulate.programs.
 """

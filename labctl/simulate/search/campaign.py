@@ -23,6 +23,7 @@ from labctl.results import lines
 from labctl.simulate.programs.programs import Program
 from labctl.simulate.programs.variants import PLAIN, Variant, generate
 from labctl.simulate.runner import Run
+from labctl.simulate.search.novelty import Met, Novelty, known_marks
 from labctl.simulate.search.shrink import shrink
 from labctl.simulate.world import World
 from labctl.workers import end_with_parent
@@ -60,6 +61,9 @@ class Done(Chunk, frozen=True, kw_only=True):
     """Of processor time."""
     code: str = ""
     """Which state of the sources it was that was tried."""
+    states: dict[str, int] = {}
+    marks: dict[str, int] = {}
+    """What its schedules have met, and which of them first, counted from 0; in a record, what is new there."""
 
     @property
     def chunk(self) -> Chunk:
@@ -76,18 +80,25 @@ class Tally(Struct):
     violations: list[dict[str, object]] = field(default_factory=list)
     seconds: float = 0.0
     """Of processor time, all processes together: so the rate below is that of one core."""
+    novelty: Novelty = field(default_factory=Novelty)
 
     def add(self, done: Done) -> None:
         self.schedules += done.count
         self.messages += done.messages
         self.seconds += done.seconds
+        self.novelty.add(done.count, done.states, done.marks)
         names = {"protocol": done.protocol, "scenario": done.scenario}
         self.violations += [{**msgspec.structs.asdict(v), **names} for v in done.violations]
 
     def document(self) -> dict[str, object]:
         rate = self.messages / self.seconds if self.seconds else 0.0
-        fields = msgspec.structs.asdict(self)
-        return fields | {"seconds": round(self.seconds, 3), "messages_per_s": round(rate)}
+        fields, novelty = msgspec.structs.asdict(self), self.novelty
+        del fields["novelty"]
+        fields |= {"seconds": round(self.seconds, 3), "messages_per_s": round(rate)}
+        if novelty.schedules:
+            marks = {"met": sorted(novelty.marks), "never": sorted(known_marks() - novelty.marks)}
+            fields |= {"states": len(novelty.states), "marks": marks, "nothing_new_since": novelty.quiet}
+        return fields
 
 
 def chunks(
@@ -116,13 +127,22 @@ def attempt(program: Program, traces: bool = False) -> tuple[World, list[tuple[s
 def run_chunk(chunk: Chunk) -> Done:
     began, messages = process_time(), 0
     violations: list[Violation] = []
+    met = Met()
     for seed in range(chunk.first, chunk.first + chunk.count):
         world, faults = attempt(generate(chunk.scenario, chunk.protocol, seed, chunk.variant))
         messages += world.messages
+        met.look(seed - chunk.first, world)
         violations += [Violation(seed, name, text) for name, text in faults]
     seconds = round(process_time() - began, 4)
     fields = msgspec.structs.asdict(chunk)
-    return Done(**fields, messages=messages, violations=tuple(violations), seconds=seconds)
+    return Done(
+        **fields,
+        messages=messages,
+        violations=tuple(violations),
+        seconds=seconds,
+        states=met.states,
+        marks=met.marks,
+    )
 
 
 def run(work: Sequence[Chunk], jobs: int, take: Callable[[Done], bool]) -> None:
@@ -162,13 +182,22 @@ class Record:
         self._path = path
         self.code = fingerprint() if path is not None else ""
         self.known: dict[Chunk, Done] = {}
+        self._novelty: dict[tuple[str, str], Novelty] = {}
         self.outdated = 0
         """Chunks that were done with other sources: they prove nothing about these."""
         for done in _read(path) if path is not None and path.exists() else ():
             if done.code == self.code:
                 self.known[done.chunk] = done
+                self._add(done)
             else:
                 self.outdated += 1
+
+    def _add(self, done: Done) -> Done:
+        """Without what other chunks of the same protocol and scenario have met: or it would be said again and again."""
+        novelty = self._novelty.setdefault((done.protocol, done.scenario), Novelty())
+        states, marks = novelty.without(done.states), novelty.without(done.marks)
+        novelty.add(done.count, states, marks)
+        return msgspec.structs.replace(done, states=states, marks=marks)
 
     @contextmanager
     def writing(self) -> Iterator[Callable[[Done], None]]:
@@ -183,7 +212,7 @@ class Record:
             file.truncate(lines.end(self._path.read_bytes()))
 
             def write(done: Done) -> None:
-                line = msgspec.json.encode(msgspec.structs.replace(done, code=self.code))
+                line = msgspec.json.encode(msgspec.structs.replace(self._add(done), code=self.code))
                 file.write(line + b"\n")
                 file.flush()
 

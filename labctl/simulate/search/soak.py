@@ -25,6 +25,7 @@ from broker.transactions.stx.wellformed import GOOD_MAX
 from labctl.simulate.programs.generate import SPAN_S, VALUES, Maker
 from labctl.simulate.programs.programs import Fault, Op, Program
 from labctl.simulate.runner import Run, regular
+from labctl.simulate.search.novelty import known_marks
 from labctl.simulate.world import World
 from labctl.topology import standard
 
@@ -42,6 +43,7 @@ LIMITED = {
     "brokers[].transactions.dtx.order._recent": RECENT_MAX,
     "brokers[].transactions.stx._checker._good": GOOD_MAX,
     "brokers[].routing.srt._answers": ANSWERS_MAX,
+    "brokers[].state.marks": len(known_marks()),
 }
 """What remembers the past by intention, and how much of it at each broker."""
 

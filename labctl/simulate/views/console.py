@@ -17,6 +17,7 @@ from labctl.simulate.search import explore as exploring
 from labctl.simulate.search import measure as measuring
 from labctl.simulate.search.campaign import Chunk, Done, Record, Tally, attempt, chunks, run, shrunk
 from labctl.simulate.search.measure import Measured
+from labctl.simulate.search.novelty import known_marks
 from labctl.simulate.search.requests import Campaign, Exploration, LongRun, Measurement, Replay
 from labctl.simulate.search.soak import Soak, Soaked
 from labctl.simulate.views.describe import outline
@@ -111,8 +112,23 @@ def _show_campaign(out: Output, counts: Counts, elapsed_s: float, interrupted: b
         rows.append(
             (part.protocol, part.scenario, part.schedules, part.messages, len(part.violations), round(rate))
         )
-    columns = ("protocol", "scenario", "schedules", "messages", "violations", "messages/s of a core")
-    out.table("Schedules" + (", as far as it came" if interrupted else ""), columns, rows)
+    columns = ("protocol", "scenario", "schedules", "messages", "violations", "messages/s")
+    title = "Schedules, with messages per second of a core"
+    out.table(title + (", as far as it came" if interrupted else ""), columns, rows)
+    _show_novelty(out, [*parts, counts.total] if len(parts) > 1 else parts)
+
+
+def _show_novelty(out: Output, parts: Sequence[Tally]) -> None:
+    known = len(known_marks())
+    rows = [
+        (
+            part.protocol, part.scenario, len(part.novelty.states),
+            f"{len(part.novelty.marks)} of {known}", part.novelty.quiet,
+        )
+        for part in parts
+    ]  # fmt: skip
+    columns = ("protocol", "scenario", "states", "rare places", "nothing new since")
+    out.table("How different they were: what they met, and for how many not more", columns, rows)
 
 
 def _show_failure(out: Output, plan: Campaign, violation: dict[str, Any]) -> None:
