@@ -7,6 +7,7 @@ publications decided on by the frame. What must come of it stands in an account 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from random import Random
 from typing import Any
 
@@ -23,6 +24,9 @@ from labctl.simulate.connections import Connection, End, SimClock
 from labctl.simulate.nodes import SILENCE_S, BrokerNode, ClientNode
 from labctl.simulate.programs.programs import Conditions
 from labctl.simulate.world import Passage, Tree, World
+
+PATIENCES_S = (inf, 0.25, 0.01)
+"""So long a broker waits for a client that takes nothing; then publishers go on, and its queue grows."""
 
 
 class LinkedWorld(World):
@@ -44,6 +48,7 @@ class LinkedWorld(World):
         """The newest of each link, whose first end has dialled."""
         self._restored: dict[tuple[Hop, Hop], float] = {}
         self._chance = Random(f"connections {seed}")
+        self._patience_s = Random(f"patience {seed}").choice(PATIENCES_S)
         super().__init__(links, brokers, seed, *arguments, **named)
 
     def begin(self, edges: Iterable[tuple[str, str]]) -> None:
@@ -64,6 +69,8 @@ class LinkedWorld(World):
         kind: Kind = "client" if is_client(hop) else "broker"
         peer = Peer(self.clock, hop, kind, SILENCE_S, None, Link(self.window_bytes))
         peer.hold_bytes = 2 * self.window_bytes
+        if kind == "client":
+            peer.patience_s = self._patience_s
         return peer
 
     def verdict(self) -> Verdict:

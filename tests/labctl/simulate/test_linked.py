@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 
 import pytest
 from msgspec import structs
@@ -13,7 +14,9 @@ from labctl.simulate.linked import LinkedWorld
 from labctl.simulate.programs.carried import WINDOWS
 from labctl.simulate.programs.programs import Cut, Op, Program, Regular
 from labctl.simulate.programs.variants import CARRIED_SHARE, PROTOCOL_CHOICES, Variant, generate
-from labctl.simulate.runner import Result, simulate
+from labctl.simulate.runner import Result, Run, simulate
+from labctl.simulate.search.campaign import shrunk
+from labctl.simulate.views.describe import outline
 
 SEEDS = 6
 CUT = Variant(cut=1.0)
@@ -105,6 +108,35 @@ def test_what_a_link_loses_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> No
     faults = dict(simulate(burst(30, window_bytes=100, cuts=cuts)).faults)
     assert "links" in faults
     assert "recipients" in faults
+
+
+def test_a_failure_by_a_lost_connection_shrinks_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Link, "resume", lambda self, processed: [])
+    cuts = tuple(Cut("broker:b3>broker:b2", time / 1000) for time in range(1, 10))
+    small = shrunk(burst(10, window_bytes=100, cuts=cuts), "links", 3.0)
+    assert len(small.cuts) == 1
+    assert any("b3 - b2 loses its connection" in line for line in outline(small))
+    assert any("carry frames" in line for line in outline(small))
+
+
+def test_a_client_is_waited_for_as_long_as_the_patience_of_its_broker_lasts() -> None:
+    """Then the others get what is theirs, and it loses nothing."""
+    regular = tuple(Regular("P", number / 1000, (Op("pub", "d", (0,)),)) for number in range(40))
+    setup = (*burst(0).setup, ("T", Op("sub", "d", (0,))))
+    homes = {"P": "b1", "S": "b3", "T": "b3"}
+    slowness = {"client:S>broker:b3": 500.0}
+    program = burst(0, homes=homes, setup=setup, regular=regular, slowness=slowness, window_bytes=60)
+    last: dict[float, float] = {}
+    for patience_s in (inf, 0.01):
+        run = Run(program)
+        assert isinstance(run.world, LinkedWorld)
+        run.world._patience_s = patience_s
+        result = run.execute()
+        assert result.faults == []
+        assert [len(run.world.clients[name].deliveries) for name in "ST"] == [40, 40]
+        times = {(m.node, m.name): m.time for m in run.world.moments}
+        last[patience_s] = times["T", "delivered"] - times["T", "started"]
+    assert last[0.01] < last[inf] / 2
 
 
 def test_a_share_of_the_seeds_has_links_that_carry_frames_and_all_that_are_to_be_cut() -> None:
