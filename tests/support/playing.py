@@ -23,6 +23,8 @@ from labctl.checks.judge import judge
 from labctl.checks.verdict import Verdict
 from labctl.paths import PROJECT
 from labctl.results.histories import load
+from labctl.simulate.recorded import reading, repetition
+from labctl.simulate.views import recorded
 from tests.support.brokers import Overlay
 from tests.support.observe import eventually
 
@@ -155,5 +157,8 @@ async def keep_tables(overlay: Overlay, result: Path) -> None:
 
 
 def verdicts(result: Path) -> dict[str, Verdict]:
-    """When the brokers have ended, and so written all they know."""
-    return {verdict.property: verdict for verdict in judge(load(result))}
+    """When the brokers have ended, and so written all they know: what they promise, and whether they did what their
+    cores do."""
+    loaded = load(result)
+    replayed = recorded.verdict(repetition.replay(reading.of(loaded, result)))
+    return {verdict.property: verdict for verdict in (*judge(loaded), replayed)}

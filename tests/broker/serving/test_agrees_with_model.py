@@ -113,7 +113,9 @@ async def test_a_client_that_is_killed_leaves_nothing_half_done(tmp_path: Path, 
             await keep_tables(overlay, result)
     found = verdicts(result)
     none_invalid(found)
-    assert {found[name].answer for name in ("atomicity", "convergence", "liveness", "links")} == {"valid"}
+    assert {found[name].answer for name in ("atomicity", "convergence", "liveness", "links", "replay")} == {
+        "valid"
+    }
 
 
 async def _play_and_kill(playing: Playing, after_s: float) -> None:
