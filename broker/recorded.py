@@ -117,9 +117,3 @@ def handled(now: float, source: Hop, message: Input) -> Given:
 
 def decided(source: Hop, messages: Sequence[Publish]) -> Given:
     return Given("decide", 0.0, source, len(messages), b"".join(map(wire.encode, messages)))
-
-
-def fields(line: Made | Given | Put) -> dict[str, Any]:
-    """As a history keeps them."""
-    found: dict[str, Any] = msgspec.to_builtins(line)
-    return found

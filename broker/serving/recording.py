@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from broker import recorded
 from broker.config import NodeConfig
 from broker.core import Broker, Input
@@ -21,7 +23,7 @@ from broker.recorded import Given, Made, Put
 from broker.routing.publications import Decision
 from broker.routing.ready import Ready
 
-Note = Callable[[str, Mapping[str, Any]], None]
+Note = Callable[[str, Mapping[str, Any] | Struct], None]
 
 
 class Recording:
@@ -41,16 +43,16 @@ class Recording:
     def begin(self, core: Broker) -> None:
         names = tuple(hop.partition(":")[2] for hop in core.neighbours)
         made = Made(core.id, names, core.incarnation, core.routing.overlap, core.limits)
-        self._note(MADE, recorded.fields(made))
+        self._note(MADE, made)
 
     def end(self) -> None:
         self._note(CLOSED, {})
 
     def given(self, given: Given) -> None:
-        self._note(GIVEN, recorded.fields(given))
+        self._note(GIVEN, given)
 
     def _put(self, put: Put) -> None:
-        self._note(PUT, recorded.fields(put))
+        self._note(PUT, put)
 
 
 class RecordedBroker(Broker):

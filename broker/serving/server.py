@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+
 from broker import status
 from broker.config import NodeConfig
 from broker.core import Broker
@@ -50,7 +52,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._incarnation = time.time_ns()
         is_recorded = bool(config.history) and config.history_detail == "all"
-        self._recording = Recording(self._note) if is_recorded else None
+        self._recording = Recording(self._record) if is_recorded else None
         self.core = self._made_core()
         self._forwarder = Forwarder(self.core, self, config.queue_bytes_max)
         self._sessions = Sessions(config, self._incarnation, self._forwarder, log, self._recording)
@@ -114,6 +116,10 @@ class Server:
             self._forwarder.keep_history(self._history)
             if self._recording is not None:
                 self._recording.begin(self.core)
+
+    def _record(self, name: str, fields: Mapping[str, Any] | Struct) -> None:
+        if self._history is not None:
+            self._history.record(name, fields)
 
     def _note(self, name: str, fields: Mapping[str, Any]) -> None:
         if self._history is not None:

@@ -19,7 +19,7 @@ from broker.routing.joining import ClientArrived, ClientAway, ClientBack, Client
 
 
 def through_json(line: Made | Given | Put) -> Any:
-    text = msgspec.json.encode(recorded.fields(line))
+    text = msgspec.json.encode(line)
     return msgspec.convert(msgspec.json.decode(text), type(line))
 
 

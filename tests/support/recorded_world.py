@@ -59,14 +59,14 @@ class Histories:
             self._links[name, given.source] = self._recordings[name].link(given.source)
         elif given.client == ClientGone.__name__:
             self._links.pop((name, given.source), None)
-        self.note(name, GIVEN, recorded.fields(given))
+        self.note(name, GIVEN, given)
 
     def put(self, name: str, hop: Hop, message: Input) -> None:
         link = self._links.get((name, hop))
         if link is not None and isinstance(message, Message):
             link.push(wire.encode(message))
 
-    def note(self, node: str, name: str, fields: Mapping[str, Any]) -> None:
+    def note(self, node: str, name: str, fields: Mapping[str, Any] | msgspec.Struct) -> None:
         number = len(self.lines[node]) + 1
         line = {"node": node, "number": number, "time": self.now, "name": name, "fields": fields}
         self.lines[node].append(json.loads(msgspec.json.encode(line)))

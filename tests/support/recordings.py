@@ -80,7 +80,7 @@ class Desk:
         if hop in self._links:
             self._links[hop].pass_on(wire.encode(message), 1)
 
-    def _note(self, name: str, fields: Mapping[str, Any]) -> None:
+    def _note(self, name: str, fields: Mapping[str, Any] | msgspec.Struct) -> None:
         number = next(self._numbers)
         line = {"node": "b1", "number": number, "time": 0.25 * number, "name": name, "fields": fields}
         self.lines.append(json.loads(msgspec.json.encode(line)))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from broker.config import NodeConfig
@@ -26,8 +27,8 @@ class Notes:
     def __init__(self) -> None:
         self.found: list[tuple[str, dict[str, Any]]] = []
 
-    def note(self, name: str, fields: Mapping[str, Any]) -> None:
-        self.found.append((name, dict(fields)))
+    def note(self, name: str, fields: Mapping[str, Any] | msgspec.Struct) -> None:
+        self.found.append((name, msgspec.to_builtins(fields)))
 
 
 def test_a_link_tells_every_message_where_it_gets_its_number_queued_or_not() -> None:
