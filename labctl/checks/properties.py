@@ -230,7 +230,19 @@ def liveness(
         by_brokers = t.outcome == "aborted" and t.reason.startswith(by_order)
         if by_brokers and not _is_disturbed(history, t, overlap):
             faults.append(f"{t.tx} was in nobody's way, and was aborted: {t.reason}")
+        elif by_brokers and _is_alone(history, t):
+            faults.append(f"{t.tx} ran alone and was aborted: {t.reason}")
     return _verdict("liveness", len(history.transactions), faults)
+
+
+def _is_alone(history: History, transaction: Transaction) -> bool:
+    """Whether all others had ended before it began, everywhere, or began when it had ended."""
+    if history.gone or transaction.began < 0:
+        return False
+    others = [t for t in history.transactions.values() if t is not transaction]
+    if any(t.began < transaction.ended and (t.ended < 0 or t.ended > transaction.began) for t in others):
+        return False
+    return not any(history.regular.values())
 
 
 def _is_disturbed(history: History, transaction: Transaction, overlap: Overlap) -> bool:
