@@ -13,7 +13,7 @@ import pytest
 from labctl.paths import PROJECT
 
 LINES_MAX = 400
-LONGER: dict[str, str] = {}
+LONGER: dict[str, str] = {"tests/mutations/catalogue.py": "a list, with a line for each planted fault"}
 """Files that may be longer, each with the reason."""
 
 NOT_OURS = frozenset({".git", ".venv", ".venv-openstack", "build", "dist", "results", "__pycache__"})

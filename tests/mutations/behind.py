@@ -5,6 +5,9 @@ Beside the checks, each looks itself at what it was written for: who has committ
 
 from __future__ import annotations
 
+from random import Random
+
+from broker.protocol.hops import Hop
 from broker.protocol.vocabulary import Protocol
 from tests.mutations.schedules import STAR, Faults
 from tests.support.scripted import CROSSING_S, Script, Started, adv, ask, line, pub, sub, uadv, usub
@@ -138,6 +141,32 @@ def an_undecided_record_hides_a_candidate() -> Faults:
     script.transaction("E", "d-tx-ni", ask("D", sub(0)), at=20)
     script.transaction("E", "s-tx", ask("D", sub(0, 1)), ask("G", sub(3)), at=600, aborts_at=1300)
     return script.run().faults()
+
+
+def a_repair_is_sent_with_its_commit() -> Faults:
+    """H13: of the two, what is sent second takes its time, while the advertiser that it is for publishes."""
+    homes = {"z": "b0", "y": "b0", "a": "b2"}
+    script = Script(line("b0", "b1", "b2"), homes)
+    latency, sent = script.world._latency, list[float]()
+
+    def slow_in_the_end(random: Random, source: Hop, target: Hop) -> float:
+        usual_s = latency(random, source, target)
+        if (source, target) != (
+            "broker:b2",
+            "broker:b1",
+        ) or script.world.now < script.start + 14.5 * CROSSING_S:
+            return usual_s
+        sent.append(script.world.now)
+        return usual_s * (1 if len(sent) == 1 else 40)
+
+    script.world._latency = slow_in_the_end
+    script.slow({"y>b0": 20}, at=6)
+    script.transaction("a", "d-tx", sub(0))
+    script.regular("z", adv(0), at=9)
+    last = script.transaction("z", "d-tx", ask("y", sub(3)), pub(0))
+    faults = [*script.run().faults(), *_uncommitted(script, last)]
+    # The checks claim nothing beside regular advertisements; this one is everywhere long before.
+    return faults if script.got("a") == [0] else [*faults, ("recipients", f"{last.tx} was missed by a")]
 
 
 def _uncommitted(script: Script, *transactions: Started) -> Faults:

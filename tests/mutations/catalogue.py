@@ -16,6 +16,7 @@ from tests.mutations import (
     operations,
     ordering,
     planned,
+    resting,
     retiring,
     returning,
     schedules,
@@ -50,7 +51,9 @@ class Harmless(Struct, frozen=True):
     reason: str
 
 
-MODULES = (operations, ordering, tables, planned, clients, retiring, returning, telling, links)
+MODULES = (
+    operations, ordering, tables, planned, clients, retiring, returning, telling, links, resting,
+)  # fmt: skip
 
 CAUGHT = (
     # Operations of D-TX and D-TX_NI
@@ -196,6 +199,33 @@ CAUGHT = (
     Caught(links.frames_go_the_way_of_their_first_publication, "pressed", "d-tx", 0, "recipients"),
     Caught(links.frames_lose_the_last_publication_of_each_way, "pressed", "d-tx", 0, "recipients"),
     Caught(links.refusals_in_a_frame_are_kept_to_oneself, "pressed", "d-tx", 3, "links"),
+    # What is over, and what has time
+    Caught(resting.begin_ends_with_the_first_answer, "hurried", "d-tx", 16, "liveness"),
+    Caught(resting.begin_ends_with_the_first_answer, "hurried", "d-tx-ni", 16, "liveness"),
+    Caught(resting.begin_ends_with_the_first_answer, "hurried", "d-tx-optimistic", 16, "liveness"),
+    Caught(resting.votes_end_with_the_first_answer, "overlapping", "d-tx", 48, "serializability"),
+    Caught(resting.votes_end_with_the_first_answer, "move", "d-tx-optimistic", 100, "serializability"),
+    Caught(resting.votes_on_plans_end_with_the_first_answer, "overlapping", "s-tx-safe", 100, "recipients"),
+    Caught(resting.echoes_end_with_the_first_answer, "advertise", "s-tx", 9, "recipients"),
+    Caught(resting.echoes_end_with_the_first_answer, "advertise", "s-tx-safe", 27, "recipients"),
+    Caught(resting.ends_are_answered_with_the_first_answer, "crash", "d-tx", 14, "liveness"),
+    Caught(resting.ends_are_answered_with_the_first_answer, "hurried", "d-tx-ni", 44, "liveness"),
+    Caught(resting.ends_of_plans_are_answered_with_the_first_answer, "overlapping", "s-tx", 24, "tables"),
+    Caught(resting.nobody_is_told_to_forget, "undo", "d-tx", 1, "tables"),
+    Caught(resting.nobody_is_told_to_forget, "undo", "s-tx", 1, "tables"),
+    Caught(resting.forgetting_stops_at_the_next_broker, "mixed", "d-tx", 2, "tables"),
+    Caught(retiring.only_one_neighbour_is_told_to_forget, "undo", "d-tx", 4, "tables"),
+    Caught(resting.candidates_are_looked_at_once, "undo", "d-tx-ni", 0, "tables"),
+    Caught(resting.floors_outlive_their_clients, "crash", "d-tx", 0, "tables"),
+    Caught(resting.what_is_over_here_is_told_nobody, "undo", "d-tx", 0, "tables"),
+    Caught(resting.what_is_over_here_is_told_nobody, "mixed", "s-tx", 0, "tables"),
+    Caught(resting.lifetimes_are_told_as_times, "disjoint", "d-tx", 1, "liveness"),
+    Caught(resting.lifetimes_are_told_as_times, "disjoint", "d-tx-ni", 1, "liveness"),
+    Caught(resting.lifetimes_end_at_every_broker, "hurried", "d-tx", 0, "liveness"),
+    Caught(resting.plans_that_are_late_abort_after_their_commit, "hurried", "s-tx", 5, "atomicity"),
+    Caught(resting.subscriptions_of_others_are_not_awaited, "overlapping", "s-tx", 14, "consistency"),
+    Caught(resting.what_attracts_is_not_what_is_waited_for, "crossing", "s-tx", 7, "liveness"),
+    Caught(retiring.late_is_whoever_has_a_smaller_key, "disjoint", "d-tx-optimistic", 0, "liveness"),
 )
 
 SCHEDULED = (
@@ -205,6 +235,7 @@ SCHEDULED = (
         "atomicity",
     ),
     # Behind transactions
+    Scheduled(resting.commits_go_before_repairs, behind.a_repair_is_sent_with_its_commit, "recipients"),
     Scheduled(
         retiring.late_is_whoever_has_a_smaller_key, behind.a_slow_one_beside_fast_ones_elsewhere, "liveness"
     ),

@@ -17,6 +17,7 @@ SPAN_S = 0.03
 DRIFT_MAX = 0.05
 """By so much a clock is faster or slower; a real one by a ten thousandth, in a long transaction."""
 OVERLAP_ANY = 0.1
+LOOKS_OFTEN = 0.2
 
 Generator = Callable[[int, Sequence[Protocol]], Program]
 
@@ -136,11 +137,14 @@ class Maker:
         )  # fmt: skip
 
     def conditions(self) -> Conditions:
-        """In every second overlay each broker has a clock of its own; in some the paper's overlap holds."""
+        """In every second overlay each broker has a clock of its own; in some the paper's overlap holds, and in some
+        brokers look often for what has been open too long.
+        """
         random, clocks = self.random, {}
         if random.random() < 0.5:
             for broker in self.brokers:
                 offset_s = random.choice((-1, 1)) * 10 ** random.uniform(-3, 6)
                 clocks[broker] = Clock(offset_s, 1 + random.uniform(-DRIFT_MAX, DRIFT_MAX))
         overlap: Overlap = "any" if random.random() < OVERLAP_ANY else "all"
-        return Conditions(overlap, clocks, self.limits, self.expire_s)
+        expire_s = min(self.expire_s, 0.005) if random.random() < LOOKS_OFTEN else self.expire_s
+        return Conditions(overlap, clocks, self.limits, expire_s)
