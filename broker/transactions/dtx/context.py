@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct, field
@@ -34,6 +33,18 @@ class Entry(Struct, eq=False):
     reached: int = 0
 
 
+class Footprint(NamedTuple):
+    """What a transaction read and wrote at a broker, as filters."""
+
+    reads: list[Filter]
+    writes: list[Filter]
+
+    def interferes(self, other: Footprint) -> bool:
+        return _any_overlap(self.writes, [*other.reads, *other.writes]) or _any_overlap(
+            other.writes, self.reads
+        )
+
+
 class Context(Struct, eq=False):
     tx: str
     mode: Mode
@@ -46,6 +57,8 @@ class Context(Struct, eq=False):
     view: View
     state: Literal["active", "preparing", "yes", "no"] = "active"
     log: list[Logged] = field(default_factory=list)
+    footprint: Footprint = field(default_factory=lambda: Footprint([], []))
+    """Of what is in the log."""
     entries: dict[int, Entry] = field(default_factory=dict)
     participants: set[str] = field(default_factory=set)
     """Clients of ours that were sent something of it."""
@@ -57,6 +70,13 @@ class Context(Struct, eq=False):
     """Who has not answered: the begin at first, the question for votes later."""
     bad: str = ""
     """Why it cannot commit any more."""
+
+    def note(self, logged: Logged) -> None:
+        self.log.append(logged)
+        if logged.record is not None:
+            self.footprint.writes.append(logged.record.filter)
+        elif logged.event is not None:
+            self.footprint.reads.append(make_filter(logged.event))
 
     @property
     def isolated(self) -> bool:
@@ -101,29 +121,6 @@ class Tomb(Struct, eq=False):
 
     def describe(self, tx: str) -> dict[str, Any]:
         return {"tx": tx, "committed": self.committed, "awaiting": sorted({*self.brokers, *self.clients})}
-
-
-class Footprint(NamedTuple):
-    """What a transaction read and wrote at a broker, as filters."""
-
-    reads: list[Filter]
-    writes: list[Filter]
-
-    def interferes(self, other: Footprint) -> bool:
-        return _any_overlap(self.writes, [*other.reads, *other.writes]) or _any_overlap(
-            other.writes, self.reads
-        )
-
-
-def footprint(log: Sequence[Logged]) -> Footprint:
-    reads: list[Filter] = []
-    writes: list[Filter] = []
-    for logged in log:
-        if logged.record is not None:
-            writes.append(logged.record.filter)
-        elif logged.event is not None:
-            reads.append(make_filter(logged.event))
-    return Footprint(reads, writes)
 
 
 def _any_overlap(some: list[Filter], others: list[Filter]) -> bool:

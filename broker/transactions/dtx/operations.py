@@ -39,7 +39,7 @@ class Operations:
             decision = context.view.record(record, origin)
             assert decision is not None
             onward, attracted = decision
-            context.log.append(Logged(origin, decision, record))
+            context.note(Logged(origin, decision, record))
             for client, stamp in attracted:
                 old = context.view.find(client, stamp)
                 ready.sends.append((origin, _tx_record(tx, op, old, triggered=True)))
@@ -67,7 +67,7 @@ class Operations:
             reason = f"{message.event} is outside what {client} advertises"
             return self.refuse(context, origin, message.op, reason)
         if context.isolated:
-            context.log.append(Logged(origin, decision, event=message.event, client=client))
+            context.note(Logged(origin, decision, event=message.event, client=client))
         hops, _ = decision
         ready = Ready([(hop, message) for hop in hops], [])
         if self._state.keeps_history:

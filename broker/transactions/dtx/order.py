@@ -8,7 +8,6 @@ comes after a larger one has voted yes is late, if the two interfere: then no or
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
 from itertools import takewhile
 from operator import itemgetter
 
@@ -16,7 +15,7 @@ from broker.protocol.filters import overlaps
 from broker.protocol.hops import client_hop
 from broker.protocol.vocabulary import NO_KEY, Key
 from broker.routing.state import BrokerState
-from broker.transactions.dtx.context import Context, Logged, footprint
+from broker.transactions.dtx.context import Context, Footprint, Logged
 from broker.transactions.dtx.view import Decision, View
 
 RECENT_MAX = 256
@@ -29,7 +28,7 @@ class Order:
         self.contexts: dict[str, Context] = {}
         self._epoch = 0
         """The largest epoch of any transaction that was prepared here."""
-        self._recent: list[tuple[Key, Sequence[Logged]]] = []
+        self._recent: list[tuple[Key, Footprint]] = []
         self._forgotten: Key = NO_KEY
         """The largest key that is not in `_recent` any more."""
 
@@ -51,10 +50,11 @@ class Order:
 
     def _must_wait(self, context: Context, about_to_vote: list[Context]) -> bool:
         unheard_since = self._state.now - self._state.limits.unheard_ms / 1e3
-        smaller = [o for o in self.contexts.values() if o.isolated and o.key < context.key]
-        for other in smaller:
+        for other in self.contexts.values():  # the oldest first: mostly one of those is waited for
+            if other.key >= context.key or not other.isolated:
+                continue
             if other.state == "yes" or other in about_to_vote:
-                if footprint(context.log).interferes(footprint(other.log)):
+                if context.footprint.interferes(other.footprint):
                     return True
             elif not context.optimistic and other.state != "no":
                 if other.heard > unheard_since:
@@ -76,7 +76,7 @@ class Order:
 
     def committed(self, context: Context) -> None:
         self._state.last_key = max(self._state.last_key, context.key)
-        insort(self._recent, (context.key, context.log), key=itemgetter(0))
+        insort(self._recent, (context.key, context.footprint), key=itemgetter(0))
         if len(self._recent) > RECENT_MAX:
             self._forgotten = max(self._forgotten, self._recent.pop(0)[0])
 
@@ -86,9 +86,8 @@ class Order:
             return False
         if context.key < self._forgotten:
             return True
-        mine = footprint(context.log)
-        passed = [log for _, log in takewhile(lambda one: one[0] > context.key, reversed(self._recent))]
-        return any(mine.interferes(footprint(log)) for log in (*passed, *(c.log for c in rivals)))
+        passed = [prints for _, prints in takewhile(lambda one: one[0] > context.key, reversed(self._recent))]
+        return any(map(context.footprint.interferes, (*passed, *(rival.footprint for rival in rivals))))
 
     def _has_newer_records(self, context: Context) -> bool:
         """A regular operation of a client of ours that is newer than its operation in the transaction."""
