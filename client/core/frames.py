@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct, field
 
 from broker.protocol.dtx import PublicationKind, TxAck, TxPublish, TxRequest
-from broker.protocol.events import ISSUED
+from broker.protocol.events import ACKNOWLEDGED, ISSUED
 from broker.protocol.filters import Event, Filter, Value
 from broker.protocol.messages import Publish
 from broker.protocol.vocabulary import Kind
@@ -165,6 +165,8 @@ class Frame:
             ack: TxAck = await answer
             if ack.reason:
                 raise TransactionAborted(ack.reason)
+            if manager.keeps_history and "event" in what:
+                manager.note(ACKNOWLEDGED, tx=self.tx, op=op, reached=ack.reached)
             return ack.reached
         finally:
             resolve(mine)

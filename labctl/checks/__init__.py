@@ -8,6 +8,7 @@
     cycles.py       which transactions must be before which, and whether an order allows that
     anomalies.py    why no order explains what was delivered: Adya's names, and the operations of the cycle
     beside.py       regular publications beside transactions
+    answers.py      what clients are told: votes, numbers, outcomes, and not too soon
     order.py        in which order a client did what it did, by its own word
     spaces.py       which operations touch an event, looked up and not asked one by one
     verdict.py      what a check says

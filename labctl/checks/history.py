@@ -53,6 +53,10 @@ class Operation(Struct, eq=False):
     path: Path = ()
     receivers: set[str] = field(default_factory=set)
     """Clients that got it: at once if it is a `tcm`, at the commit if it is a `pub`."""
+    heard: set[str] = field(default_factory=set)
+    """Clients that got it while its transaction was open."""
+    reached: int | None = None
+    """So many, as its issuer was told."""
 
 
 class Transaction(Struct, eq=False):
@@ -68,11 +72,19 @@ class Transaction(Struct, eq=False):
     """Places in the whole history; only a simulated one has a global order."""
     operations: dict[int, Operation] = field(default_factory=dict)
     committed_at: set[str] = field(default_factory=set)
+    commits: dict[str, int] = field(default_factory=dict)
+    """By broker, the places at which they did."""
+    contexts: dict[str, int] = field(default_factory=dict)
+    """By broker, the places at which it has begun there."""
+    votes: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By broker, at which place, and why it cannot commit; empty: it can."""
     aborted_at: set[str] = field(default_factory=set)
     ends: dict[str, str] = field(default_factory=dict)
     """Outcome as each client learned it."""
     ends_at: dict[str, int] = field(default_factory=dict)
     """When it did: places in what that client did."""
+    delivered_at: dict[str, int] = field(default_factory=dict)
+    """By client, the place of the last that was handed to its program."""
     frames: dict[tuple[str, int], int] = field(default_factory=dict)
     """The `tcm` that each frame of a client answers."""
     voids: bool = False
@@ -177,6 +189,7 @@ def _take(history: History, stamps: dict[tuple[str, str, int], Stamp], place: in
         history.deliveries.append(Delivery(node, tx, fields["op"], fields["event"]))
         if transaction is not None and fields["op"] in transaction.operations:
             transaction.operations[fields["op"]].receivers.add(node)
+            transaction.delivered_at[node] = place
     elif name in (events.CONNECTED, events.STARTED, events.CRASHED, events.LEFT):
         _take_client(history, node, moment)
     elif transaction is not None:
@@ -204,28 +217,45 @@ def _next_life(history: History, client: str) -> str:
 
 
 def _take_of(transaction: Transaction, node: str, place: int, moment: Moment) -> None:
+    """What a broker has said of a transaction, or a client about its beginning and its end."""
     name, fields = moment.name, moment.fields
     if name == events.BEGIN:
         transaction.mode, transaction.coordinator, transaction.began = fields["mode"], node, place
     elif name == events.BEGUN:
         transaction.key = (fields["key"][0], fields["key"][1])
+        transaction.contexts[node] = place
+    elif name == events.VOTED:
+        transaction.votes[node] = (place, "" if fields["yes"] else fields["reason"] or "no reason")
     elif name == events.COMMITTED:
         transaction.committed_at.add(node)
+        transaction.commits[node] = place
     elif name == events.ABORTED:
         transaction.aborted_at.add(node)
     elif name == events.STEPS_VOID:
         transaction.voids = True
-    elif name == events.RECEIVED:
-        operation = transaction.operations.get(fields["op"])
-        if operation is not None and fields["kind"] == "tcm":
-            operation.receivers.add(node)
-    elif name == events.TCM:
-        transaction.frames[node, fields["frame"]] = fields["op"]
     elif name == events.ENDED:
         transaction.ends[node], transaction.ends_at[node] = fields["outcome"], place
         if node == transaction.coordinator:
             transaction.outcome, transaction.reason = fields["outcome"], fields["reason"]
             transaction.ended = place
+    elif "op" in fields:
+        _take_part(transaction, node, moment)
+
+
+def _take_part(transaction: Transaction, node: str, moment: Moment) -> None:
+    """What a client has said of a publication in it."""
+    name, fields = moment.name, moment.fields
+    operation = transaction.operations.get(fields["op"])
+    if name == events.TCM:
+        transaction.frames[node, fields["frame"]] = fields["op"]
+    elif operation is None:
+        return
+    elif name == events.RECEIVED:
+        operation.heard.add(node)
+        if fields["kind"] == "tcm":
+            operation.receivers.add(node)
+    elif name == events.ACKNOWLEDGED:
+        operation.reached = fields["reached"]
 
 
 def _stamp(value: Any) -> Stamp:

@@ -31,6 +31,7 @@ def judge(result: Result) -> list[Verdict]:
     left = list(residue(result))
     verdicts = [
         properties.atomicity(history, result.brokers),
+        properties.answers_given(history, result.brokers),
         properties.consistency(history),
         properties.serializability(history),
         properties.recipients(history),

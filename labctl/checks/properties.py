@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from broker.matching.boxes import contains
 from broker.protocol.filters import Event, Filter, Overlap, overlaps
 from broker.protocol.hops import Hop, broker_hop
-from labctl.checks import beside, order, serial
+from labctl.checks import answers, beside, order, serial
 from labctl.checks.anomalies import told
 from labctl.checks.cycles import follows_time
 from labctl.checks.history import History, Operation, Transaction, is_before
@@ -205,6 +205,11 @@ def _walk(broker: str, source: Hop, event: Event, route: Route, vain: list[str])
                 vain.append(name)
             reached |= behind
     return reached
+
+
+def answers_given(history: History, brokers: Sequence[str]) -> Verdict:
+    """What clients are told is right, and not told before it is."""
+    return _verdict("answers", answers.told(history), tuple(answers.faults_of(history, brokers)))
 
 
 def last_act(history: History, words: Sequence[beside.LastWord], brokers: Sequence[str]) -> Verdict:

@@ -234,6 +234,7 @@ class Run:
         probes = self._probes()
         verdicts = [
             properties.atomicity(history, program.brokers),
+            properties.answers_given(history, program.brokers),
             properties.consistency(history),
             properties.serializability(history),
             properties.recipients(history),

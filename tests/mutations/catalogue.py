@@ -163,10 +163,23 @@ CAUGHT = (
     # What is told: the order in which a client speaks
     Caught(telling.regular_stamps_ignore_the_committed_key, "sequel", "d-tx", 2, "convergence"),
     Caught(telling.stamps_go_backwards, "sequel", "d-tx", 0, "convergence"),
-    Caught(telling.stamps_go_backwards, "dispatch", "s-tx", 1, "recipients"),
     Caught(telling.stamps_of_isolated_transactions_go_backwards, "turns", "d-tx", 1, "convergence"),
     Caught(telling.steps_are_stamped_as_they_come, "turns", "s-tx", 2, "convergence"),
     Caught(telling.steps_are_stamped_as_they_come, "turns", "s-tx-safe", 0, "consistency"),
+    # Answers
+    Caught(telling.reached_is_not_added_up, "dispatch", "d-tx", 0, "answers"),
+    Caught(telling.reached_is_not_added_up, "dispatch", "d-tx-optimistic", 0, "answers"),
+    Caught(telling.reached_is_not_added_up, "dispatch", "d-tx-ni", 0, "answers"),
+    Caught(telling.the_last_answer_is_the_number_reached, "overlapping", "d-tx", 16, "answers"),
+    Caught(telling.it_has_begun_before_the_last_broker_knows, "dispatch", "d-tx", 0, "answers"),
+    Caught(telling.the_last_vote_is_not_awaited, "skew", "d-tx", 15, "answers"),
+    Caught(telling.the_last_vote_on_a_plan_is_not_awaited, "dispatch", "s-tx-safe", 0, "answers"),
+    Caught(telling.a_no_is_told_as_a_yes, "skew", "d-tx", 1, "answers"),
+    Caught(telling.a_no_to_a_plan_is_told_as_a_yes, "lost", "s-tx-safe", 2, "answers"),
+    Caught(telling.committed_is_told_before_brokers_have, "dispatch", "d-tx", 0, "answers"),
+    Caught(telling.plans_have_ended_before_receivers_have_it, "dispatch", "s-tx", 2, "answers"),
+    Caught(telling.plans_have_ended_before_receivers_have_it, "dispatch", "s-tx-safe", 2, "answers"),
+    Caught(telling.receivers_of_plans_forget_what_they_kept, "overlapping", "s-tx", 2, "answers"),
     # Events whose owner is moved
     Caught(telling.undecided_subscriptions_are_not_seen, "handover", "d-tx-ni", 8, "recipients"),
     Caught(telling.undecided_subscriptions_are_not_seen, "handover", "s-tx-safe", 8, "recipients"),
@@ -349,6 +362,11 @@ SCHEDULED = (
     Scheduled(planned.advertisements_wait, schedules.advertisements_cross, "atomicity"),
     Scheduled(
         planned.decided_steps_open_a_transaction,
+        schedules.a_participant_is_lost_at_any_moment,
+        "liveness",
+    ),
+    Scheduled(
+        telling.nested_steps_of_the_lost_are_not_void,
         schedules.a_participant_is_lost_at_any_moment,
         "liveness",
     ),

@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as changed
 
 from broker.matching.many import hops_of_each
-from broker.protocol.hops import is_client
+from broker.protocol.dtx import Ended, Prepared
+from broker.protocol.hops import client_hop, is_client
+from broker.protocol.stx import StepPrepared
 from broker.protocol.vocabulary import NO_KEY, Stamp
 from broker.routing.publications import NOTHING, Publications
 from broker.routing.srt import SRT
 from broker.routing.state import BrokerState, Guest
 from broker.routing.tables import Routing
 from broker.transactions.dtx.decisions import Decisions
+from broker.transactions.dtx.machine import Dtx
 from broker.transactions.dtx.operations import Operations
+from broker.transactions.stx.decisions import Decisions as StxDecisions
 from broker.transactions.stx.machine import Stx
 from client.core.advertised import Advertised
+from client.core.plans import Plans
 from client.core.transactions import Transactions
 from tests.mutations.patching import always, replace
 
@@ -155,3 +161,135 @@ def owners_go_when_the_home_commits(patch: pytest.MonkeyPatch) -> None:
         return ready
 
     replace(patch, Decisions, "commit", commit)
+
+
+# Answers
+
+
+def reached_is_not_added_up(patch: pytest.MonkeyPatch) -> None:
+    """D-TX 3.1: the number of clients that were reached is that of all brokers behind, together."""
+
+    def ack(original: Any, self: Operations, context: Any, source: str, message: Any) -> Any:
+        return original(self, context, source, changed(message, reached=0))
+
+    replace(patch, Operations, "ack", ack)
+
+
+def the_last_answer_is_the_number_reached(patch: pytest.MonkeyPatch) -> None:
+    """D-TX 3.1: the answers of several neighbours are added up, with the clients here."""
+
+    def ack(original: Any, self: Operations, context: Any, source: str, message: Any) -> Any:
+        entry = context.entries.get(message.op)
+        if entry is not None and not is_client(source):
+            entry.reached = 0
+        return original(self, context, source, message)
+
+    replace(patch, Operations, "ack", ack)
+
+
+def it_has_begun_before_the_last_broker_knows(patch: pytest.MonkeyPatch) -> None:
+    """D-TX 3.3: the first operation is sent when every broker has a context."""
+
+    def begun(original: Any, self: Dtx, source: str, message: Any) -> Any:
+        context = self.contexts.get(message.tx)
+        if context is not None and len(context.awaiting) > 1:
+            context.awaiting = {source}
+        return original(self, source, message)
+
+    replace(patch, Dtx, "_begun", begun)
+
+
+def the_last_vote_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
+    """D-TX 3.3: a yes is answered when all brokers behind have answered."""
+
+    def prepared(original: Any, self: Dtx, source: str, message: Any) -> Any:
+        context = self.contexts.get(message.tx)
+        if context is not None and len(context.awaiting) > 1 and not message.reason:
+            context.awaiting = {source}
+        return original(self, source, message)
+
+    replace(patch, Dtx, "_prepared", prepared)
+
+
+def the_last_vote_on_a_plan_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
+    """S-TX safe: a yes is answered when all brokers behind have answered."""
+
+    def prepared(original: Any, self: StxDecisions, source: str, message: Any) -> Any:
+        execution = self._open.get(message.tx)
+        if execution is not None and len(execution.brokers) > 1 and not message.reason:
+            execution.brokers = {source}
+        return original(self, source, message)
+
+    replace(patch, StxDecisions, "prepared", prepared)
+
+
+def a_no_is_told_as_a_yes(patch: pytest.MonkeyPatch) -> None:
+    """D-TX 3.3: one no is enough."""
+
+    def vote(original: Any, self: Dtx, context: Any, ready: Any) -> None:
+        original(self, context, ready)
+        context.state = "yes"
+        ready.sends = [
+            (hop, Prepared(message.tx) if isinstance(message, Prepared) else message)
+            for hop, message in ready.sends
+        ]
+
+    replace(patch, Dtx, "_vote", vote)
+
+
+def a_no_to_a_plan_is_told_as_a_yes(patch: pytest.MonkeyPatch) -> None:
+    """S-TX safe: one no is enough."""
+
+    def ask(original: Any, self: StxDecisions, execution: Any, message: Any, source: str, ready: Any) -> None:
+        original(self, execution, message, source, ready)
+        execution.bad = ""
+        ready.sends = [
+            (hop, StepPrepared(answer.tx) if isinstance(answer, StepPrepared) else answer)
+            for hop, answer in ready.sends
+        ]
+
+    replace(patch, StxDecisions, "ask", ask)
+
+
+def committed_is_told_before_brokers_have(patch: pytest.MonkeyPatch) -> None:
+    """D-TX 3.3: when `commit()` returns every broker has committed."""
+
+    def bury(original: Any, self: Decisions, tx: str, ready: Any) -> None:
+        tomb = self.tombs[tx]
+        if tomb.origin:
+            ready.sends.append((tomb.origin, Ended(tx, tomb.committed, tomb.reason)))
+            tomb.origin = ""
+        original(self, tx, ready)
+
+    replace(patch, Decisions, "_bury", bury)
+
+
+def plans_have_ended_before_receivers_have_it(patch: pytest.MonkeyPatch) -> None:
+    """S-TX 5.1: it has ended behind a broker when its clients there have answered."""
+
+    def end(original: Any, self: StxDecisions, execution: Any, source: str, message: Any, ready: Any) -> None:
+        touched, execution.touched = execution.touched, set()
+        original(self, execution, source, message, ready)
+        hops = sorted(client_hop(client) for client in touched if client in self._state.guests)
+        ready.sends += [(hop, message) for hop in hops if hop != source]
+
+    replace(patch, StxDecisions, "_end", end)
+
+
+def nested_steps_of_the_lost_are_not_void(patch: pytest.MonkeyPatch) -> None:
+    """S-TX 7: a step that will never come is void with all that is nested in it."""
+
+    def declare_void(original: Any, self: Stx, execution: Any, steps: Any, reason: str) -> Any:
+        return original(self, execution, [changed(step, nested=()) for step in steps], reason)
+
+    replace(patch, Stx, "_declare_void", declare_void)
+
+
+def receivers_of_plans_forget_what_they_kept(patch: pytest.MonkeyPatch) -> None:
+    """Definition 3.1: who has got a publication and is told that it is committed delivers it."""
+
+    def end(original: Any, self: Plans, running: Any, outcome: Any, **named: Any) -> None:
+        running.kept = running.kept[:1]
+        original(self, running, outcome, **named)
+
+    replace(patch, Plans, "_end", end)

@@ -180,6 +180,7 @@ class Script:
         probes += [{"s": "c", "to": client} for client in self.homes]
         verdicts = [
             properties.atomicity(history, tuple(brokers)),
+            properties.answers_given(history, tuple(brokers)),
             properties.consistency(history),
             properties.serializability(history),
             properties.recipients(history),

@@ -212,6 +212,7 @@ def test_a_thinned_history_decides_less(tmp_path: Path) -> None:
     keep(played(), tmp_path, "outcomes")
     assert answers(tmp_path) == {
         "atomicity": "valid",
+        "answers": "unknown",
         "consistency": "unknown",
         "serializability": "unknown",
         "recipients": "unknown",
