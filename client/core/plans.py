@@ -249,13 +249,13 @@ class Plans:
 
     def _place(self, running: Running, planned: Planned, filter_: Filter) -> None:
         """Below the later steps that this client has sent already, as its edge broker stamps it."""
-        advertised, step = self._words.advertised, planned.step
-        is_advertisement = planned.kind in ("adv", "uadv")
-        said = advertised.say(in_transaction=True) if is_advertisement else advertised.pass_on()
+        step, said = planned.step, self._words.advertised.say(in_transaction=True)
+        running.said.append(
+            said
+        )  # an advertisement that it is asked for later may take the place of any change
         later = [other for other in running.places if other > step]
         running.places[step] = running.places[min(later)] if later else said
-        if is_advertisement:
-            running.said.append(said)
+        if planned.kind in ("adv", "uadv"):
             running.advertised.append(Change((running.places[step], step), planned.kind == "adv", filter_))
 
     def _step(self, message: Step) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from broker.protocol.filters import make_filter
 from client.core.advertised import Advertised, Change
+from labctl.simulate.programs.delays import Delays
+from labctl.simulate.programs.programs import Op, Program, TxProgram
+from labctl.simulate.runner import simulate
 
 ADV, UADV = True, False
 
@@ -65,3 +68,13 @@ def test_what_comes_to_nothing_changes_nothing_and_nothing_is_kept_behind_it() -
     assert advertised.space.contains({"x": 0})
     assert len(advertised.space.parts()) == 1
     assert not advertised._changes
+
+
+def test_what_a_plan_asks_for_late_stands_before_what_was_said_behind_its_later_steps() -> None:
+    """The second plan is over when the first asks its coordinator back, which has sent a later step of it before."""
+    back = Op("tcm", to="c2", nested=(("c2", (Op("uadv", "d", (2,)),)),))
+    first = (Op("tcm", to="c4", nested=(("c4", (back,)),)), Op("usub", "d", (3,)))
+    plans = (TxProgram("c2", "s-tx", first), TxProgram("c2", "s-tx", (Op("adv", "d", (2,)),)))
+    homes = {"c2": "b1", "c4": "b1"}
+    program = Program((), ("b1",), homes, (), plans, delays=Delays("even"))
+    assert simulate(program).faults == []
