@@ -7,6 +7,7 @@ late all that follow it on its link are late too, and then arrive at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import exp
 from random import Random
 from typing import Literal
 
@@ -18,6 +19,8 @@ Draw = Callable[[Random, float], float]
 Family = Literal["exponential", "heavy", "bursts", "even"]
 HASTE = 5.0
 """Where few messages are late, the others are so much faster than the mean."""
+LONG = 7.0
+"""One message in a thousand takes so many means."""
 JITTER = 0.2
 """Of delays that are nearly even, the share that chance decides: what is sent at once on two ways of one length
 arrives in either order."""
@@ -31,6 +34,13 @@ class Delays(Struct, frozen=True):
     """Of `bursts`: how many messages are late."""
     late_means: float = 0.0
     """Of `bursts`: how late they are, in means of their link."""
+
+    @property
+    def longest(self) -> float:
+        """About as long as any message of a program is under way, in means of its link."""
+        if self.family == "heavy":
+            return exp(3 * self.sigma)
+        return LONG * max(1.0, self.late_means)
 
     def draw(self) -> Draw:
         if self.family == "heavy":

@@ -18,16 +18,18 @@ from labctl.simulate.programs.delays import Delays, drawn
 from labctl.simulate.programs.maker import SPAN_S, VALUES
 from labctl.simulate.programs.programs import Fault, Op, Program, TxProgram, directed_links
 
-MIXED_SHARE = 0.5
+MIXED_SHARE = 0.3
 SCALED_SHARE = 0.4
 FAULTY_SHARE = 0.25
 """So many seeds have a mix, links of very different speed, faults of their own: clients that are gone hide what
 the checks would object to."""
 KINDS = ("sub", "usub", "adv", "uadv", "pub")
-AMOUNTS = (0.0, 0.5, 1.0, 1.0, 2.0)
+AMOUNTS = (0.0, 1.0, 1.0, 2.0, 2.0)
 """Of the operations of a kind, how many there are instead of one."""
-PACES = (0.0, 0.3, 1.0, 1.0, 3.0)
+PACES = (0.0, 0.3, 1.0, 1.0, 1.0, 3.0)
 """How far apart in time what begins by itself is, beside what the generator says."""
+LOOKS_MAX = 2000
+"""At open transactions, while one message is late."""
 FAULTS = ("crash", "leave", "away", "back", "abort")
 
 
@@ -75,9 +77,11 @@ def changed(program: Program, swarm: Swarm, random: Random) -> Program:
         for piece in program.regular
     )
     faults = (*program.faults, *_faults(program, swarm.rates, random))
+    longest_s = swarm.delays.longest * max(slowness.values(), default=0.0) / 1e3
+    expire_s = max(program.conditions.expire_s, longest_s / LOOKS_MAX)
     return structs.replace(
         program, transactions=transactions, regular=regular, faults=faults, slowness=slowness,
-        delays=swarm.delays,
+        delays=swarm.delays, conditions=structs.replace(program.conditions, expire_s=expire_s),
     )  # fmt: skip
 
 
