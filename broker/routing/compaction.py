@@ -99,6 +99,7 @@ class Compaction:
         self.drop_covered(record)
         if self._prt.is_hidden(record):
             self._prt.remove(record)
+            self.look_behind((record,))
             return []
         return self.drop_void(record) if candidate.may_be_void else []
 
@@ -107,6 +108,7 @@ class Compaction:
         covered = self._prt.covered(record)
         for old in covered:
             self._prt.remove(old)
+        self.look_behind(covered, record)
         return bool(covered)
 
     def drop_void(self, record: Record) -> Sends:
@@ -122,7 +124,17 @@ class Compaction:
             self._prt.remove(gone)
             told = [hop for hop, bit in self._bits.items() if gone.sent & bit]
             sends += [(hop, Forget(gone.client, gone.stamp)) for hop in told]
+        self.look_behind((record, *inside))
         return sends
+
+    def look_behind(self, gone: Sequence[Record], cause: Record | None = None) -> None:
+        """What took back, or said once more, what is gone now may have no effect any more."""
+        for old in gone:
+            if self._prt.hop_of(old.client) in self._bits:
+                return
+            for record in self._prt.behind(old):
+                if record is not cause and record.tag is None and self._prt.is_void(record):
+                    self.note(record.kind, record.client, record.stamp, may_be_void=True)
 
     def raise_floor(self, client: str, stamp: Stamp) -> None:
         """A record of a client of ours goes, or does not even come, because it has no effect."""

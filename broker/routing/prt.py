@@ -134,6 +134,11 @@ class PRT:
             if subsumes(record.filter, old.filter)
         ]
 
+    def behind(self, record: Record) -> list[Record]:
+        """Of the same client, the newer ones with which it has something in common."""
+        newer = (other for other in self._near(record) if other.stamp > record.stamp)
+        return [other for other in newer if overlaps(other.filter, record.filter)]
+
     def is_hidden(self, record: Record) -> bool:
         """Whether a newer record covers this one."""
         return any(_covers(newer, record) for newer in self._near(record))

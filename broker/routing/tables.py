@@ -169,7 +169,9 @@ class Routing:
     def drop(self, tag: str) -> list[Record]:
         """A transaction's records vanish."""
         self._tags.pop(tag, None)
-        return [*self.srt.drop(tag), *self.prt.drop(tag)]
+        subscriptions = self.prt.drop(tag)
+        self.compaction.look_behind(subscriptions)
+        return [*self.srt.drop(tag), *subscriptions]
 
     def veil(self, tx: str) -> None:
         """A transaction has committed here, perhaps not everywhere: what still carries its tag stays hidden."""

@@ -6,22 +6,25 @@ outcomes    "committed" is told to the coordinator when all brokers have committ
             receivers have delivered; to others when their edge broker has committed
 deliveries  who got a publication and was told that it is committed has delivered it
 numbers     a publication of D-TX has reached as many clients as its issuer is told
+operations  what belongs to a transaction that has committed was carried out, as its issuer was told
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from broker.protocol.vocabulary import S_TX
 from labctl.checks.history import History, Transaction
 
 
 def faults_of(history: History, brokers: Sequence[str]) -> Iterator[str]:
+    processed = {broker: {*pairs} for broker, pairs in history.processed.items()}
     voters = {*brokers} if any(t.votes for t in history.transactions.values()) else set[str]()
     for transaction in history.transactions.values():
         if transaction.committed:
             yield from _against_votes(transaction, voters if transaction.mode != S_TX else set())
             yield from _undelivered(history, transaction)
+            yield from _not_carried_out(history, transaction, processed)
             if transaction.ended >= 0:
                 yield from _too_soon(history, transaction)
         yield from _begun_too_soon(transaction)
@@ -46,6 +49,18 @@ def _undelivered(history: History, transaction: Transaction) -> Iterator[str]:
             for client in sorted(operation.heard - operation.receivers - history.gone):
                 if transaction.ends.get(client) == "committed":
                     yield f"{transaction.tx} pub {operation.op}: {client} has got it and not delivered it"
+
+
+def _not_carried_out(
+    history: History, transaction: Transaction, processed: Mapping[str, set[tuple[str, int]]]
+) -> Iterator[str]:
+    """By the edge broker of whoever issued it."""
+    for operation in transaction.operations.values():
+        home = history.homes.get(operation.client, "")
+        if operation.client in history.gone or transaction.voids or home not in processed:
+            continue
+        if (transaction.tx, operation.op) not in processed[home]:
+            yield f"{transaction.tx} has committed, and {home} refused {operation.kind} {operation.op} in it"
 
 
 def _begun_too_soon(transaction: Transaction) -> Iterator[str]:

@@ -6,18 +6,21 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.dtx import Begin, Begun, Commit, Prepared
+from broker.protocol.dtx import Begin, Begun, Commit, Prepared, TxAck
 from broker.protocol.filters import overlaps
 from broker.protocol.stx import Before, Planned, StepEcho, StepEnded, StepPrepared
 from broker.routing import prt as prt_module
 from broker.routing.compaction import Compaction
 from broker.routing.ready import Ready
 from broker.routing.retirement import Retirement
+from broker.routing.srt import SRT
 from broker.routing.state import BrokerState
 from broker.routing.tables import Routing
 from broker.transactions.dtx.context import Context
 from broker.transactions.dtx.decisions import Decisions
 from broker.transactions.dtx.machine import Dtx
+from broker.transactions.dtx.operations import Operations
+from broker.transactions.dtx.order import Order
 from broker.transactions.stx import machine as stx_module
 from broker.transactions.stx.decisions import Decisions as StxDecisions
 from broker.transactions.stx.steps import Steps
@@ -236,3 +239,39 @@ def subscriptions_of_others_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
         return answer
 
     replace(patch, stx_module, "waits", waits)
+
+
+def what_the_gone_took_back_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """D-TX A21 (H23): a `usub` goes when the last that it takes back has gone."""
+    always(patch, Compaction, "look_behind", bool)
+
+
+def advertisements_are_not_tidied(patch: pytest.MonkeyPatch) -> None:
+    """D-TX A21 (H20): advertisements without effect go, too, when what was open has ended."""
+    always(patch, SRT, "tidy", bool)
+
+
+def those_about_to_vote_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """D-TX A8 (H7): of two that could vote at once, and interfere, the larger waits for the smaller."""
+
+    def must_wait(original: Any, self: Order, context: Context, others: list[Context]) -> bool:
+        for other in others:
+            other.state = "no"  # nobody waits for that
+        answer: bool = original(self, context, [])
+        for other in others:
+            other.state = "preparing"
+        return answer
+
+    replace(patch, Order, "_must_wait", must_wait)
+
+
+def refusals_are_no_objection(patch: pytest.MonkeyPatch) -> None:
+    """D-TX 2.3: an operation that an edge broker refuses spoils its transaction."""
+
+    def refuse(original: Any, self: Operations, context: Context, hop: str, op: int, reason: str) -> Ready:
+        bad = context.bad
+        original(self, context, hop, op, reason)
+        context.bad = bad
+        return Ready([(hop, TxAck(context.tx, op))], [])
+
+    replace(patch, Operations, "refuse", refuse)

@@ -7,6 +7,7 @@ Asked of the tables themselves, so also where nobody advertises or publishes jus
 - of a client's subscriptions a broker knows what its neighbour on the way to the client knows; where it does not,
   that neighbour has the newer record and has not marked it as sent, so that the next advertisement fetches it;
 - a record that this neighbour has dropped is gone here, too, unless it has an effect here;
+- no broker keeps a record that it would itself have dropped;
 - nothing waits to be compacted, and no committed transaction is thought to be under way anywhere.
 
 What a record contains is a number here, with a bit for each event that is asked about.
@@ -39,6 +40,10 @@ def tables(states: Mapping[str, BrokerState], probes: Sequence[Event]) -> Verdic
     subscriptions = {name: _by_client(state.routing.prt) for name, state in states.items()}
     for state in states.values():
         faults += [f"{state.id} {text}" for text in (*_strangers(state, homes), *_unfinished(state))]
+        faults += [
+            f"{state.id} {text}"
+            for text in _without_effect(state, masks, advertisements[state.id], subscriptions[state.id])
+        ]
     for client, home in homes.items():
         known = _of(advertisements, home, client)
         spoken = masks.admitted_by(states[home].guests[client].space.contains)
@@ -89,6 +94,10 @@ class Masks:
                 by_unsent |= new
         return has, by_unsent
 
+    def covers(self, one: Record, other: Record) -> bool:
+        """Whether the one contains all events that the other does."""
+        return not self.of(other.filter) & ~self.of(one.filter)
+
     def words(self, bits: Bits) -> str:
         chosen = [event for place, event in enumerate(self._probes) if bits >> place & 1]
         return ", ".join(" ".join(f"{name}={value}" for name, value in event.items()) for event in chosen)
@@ -121,7 +130,7 @@ def _orphans(masks: Masks, here: Sequence[Record], there: Sequence[Record]) -> I
             and not is_hidden
             and not any(masks.of(o.filter) & mask and o.positive != record.positive for o in older)
         ):
-            yield f"{record.kind} {record.filter} of {record.client}"
+            yield _words(record)
 
 
 def _strangers(state: BrokerState, homes: Mapping[str, str]) -> Iterator[str]:
@@ -142,6 +151,29 @@ def _unfinished(state: BrokerState) -> Iterator[str]:
         yield f"does not know that {tx} is over"
     for candidate in (c for group in state.routing.compaction.waiting() for c in group):
         yield f"has not tidied up a {candidate.kind} of {candidate.client}"
+
+
+def _without_effect(state: BrokerState, masks: Masks, own: Known, known: Known) -> Iterator[str]:
+    """Records that compaction should have taken, by the broker's own tables; `own` are advertisements."""
+    prt = state.routing.prt
+    for records in known.values():
+        has, is_home = masks.fold(records)[0], records[0].client in state.guests
+        for place, record in enumerate(records):
+            newer = records[place + 1 :]
+            if not record.sent and any(masks.covers(n, record) for n in newer) and prt.is_hidden(record):
+                yield f"still has {_words(record)}, and a newer record hides it"
+            elif is_home and masks.fold([*records[:place], *newer])[0] == has and prt.is_void(record):
+                yield f"still has {_words(record)}, which has no effect"
+    for records in own.values():
+        for place, record in enumerate(records):
+            if any(
+                masks.covers(n, record) and subsumes(n.filter, record.filter) for n in records[place + 1 :]
+            ):
+                yield f"still has {_words(record)}, and a newer record hides it"
+
+
+def _words(record: Record) -> str:
+    return f"{record.kind} {record.filter} of {record.client}"
 
 
 def _of(tables_: Mapping[str, Known], broker: str, client: str) -> Sequence[Record]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.matching.records import Record
-from broker.protocol.filters import make_filter
+from broker.protocol.filters import make_filter, one_of
 from broker.protocol.messages import Forget
 from broker.routing.tables import Routing
 
@@ -114,6 +114,16 @@ def test_who_begins_late_with_an_early_key_learns_that_something_was_dropped() -
     assert tables.compaction.floors == {"c": (5, "t5")}
     tables.remove_client("c", 7, CLIENT)
     assert tables.compaction.floors == {}
+
+
+def test_an_unsubscription_goes_when_the_last_that_it_takes_back_has_gone() -> None:
+    """Its own filter is nowhere said again."""
+    tables, _ = routing()
+    for kind, number, values in (("sub", 1, (1, 2)), ("usub", 2, (2, 3)), ("usub", 3, (1, 2))):
+        filter_ = make_filter({"x": one_of(*values)})
+        tables.apply(Record(kind, "c", stamp(number), filter_), CLIENT)  # type: ignore[arg-type]
+        tables.compaction.sweep()
+    assert len(tables.prt) == 0
 
 
 def test_what_a_void_unsubscription_contains_is_forgotten_where_that_one_was_never_sent() -> None:
