@@ -128,11 +128,11 @@ class Compaction:
         return sends
 
     def look_behind(self, gone: Sequence[Record], cause: Record | None = None) -> None:
-        """What took back, or said once more, what is gone now may have no effect any more."""
+        """What answered to what is gone now may have no effect any more."""
         for old in gone:
             if self._prt.hop_of(old.client) in self._bits:
                 return
-            for record in self._prt.behind(old):
+            for record in self._prt.answers_to(old):
                 if record is not cause and record.tag is None and self._prt.is_void(record):
                     self.note(record.kind, record.client, record.stamp, may_be_void=True)
 

@@ -134,10 +134,15 @@ class PRT:
             if subsumes(record.filter, old.filter)
         ]
 
-    def behind(self, record: Record) -> list[Record]:
-        """Of the same client, the newer ones with which it has something in common."""
-        newer = (other for other in self._near(record) if other.stamp > record.stamp)
-        return [other for other in newer if overlaps(other.filter, record.filter)]
+    def answers_to(self, record: Record) -> list[Record]:
+        """The newer ones of its client that take back what it says, or say again what it takes back."""
+        return [
+            other
+            for other in self._near(record)
+            if other.positive is not record.positive
+            and other.stamp > record.stamp
+            and overlaps(other.filter, record.filter)
+        ]
 
     def is_hidden(self, record: Record) -> bool:
         """Whether a newer record covers this one."""
