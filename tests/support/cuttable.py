@@ -28,6 +28,8 @@ class Cuttable:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flows = asyncio.Event()
         self._flows.set()
+        self._answers_flow = asyncio.Event()
+        self._answers_flow.set()
         self._is_there = True
         self.address = ""
         self.connections = 0
@@ -59,9 +61,14 @@ class Cuttable:
         """Half-open: connections stay, and new ones are accepted, but nothing gets through."""
         self._flows.clear()
 
+    def freeze_answers(self) -> None:
+        """What is said gets through, and what is answered does not."""
+        self._answers_flow.clear()
+
     def thaw(self) -> None:
         """What was under way goes on."""
         self._flows.set()
+        self._answers_flow.set()
 
     def thaw_for_others(self) -> None:
         """What is frozen stays so for ever; connections from now on work."""
@@ -96,7 +103,7 @@ class Cuttable:
             self._writers.add(far_writer)
             async with asyncio.TaskGroup() as group:
                 group.create_task(_pump(reader, far_writer, flows))
-                group.create_task(_pump(far_reader, writer, flows))
+                group.create_task(_pump(far_reader, writer, flows, self._answers_flow))
         except* OSError:
             pass  # one end is gone; so is the other, now
         finally:
@@ -105,9 +112,10 @@ class Cuttable:
                 end.transport.abort()
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event) -> None:
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *flows: asyncio.Event) -> None:
     while data := await reader.read(CHUNK_BYTES):
-        await flows.wait()
+        for flow in flows:
+            await flow.wait()
         writer.write(data)
         await writer.drain()
     writer.close()

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct, field
 
 from broker.matching.records import Record
-from broker.protocol.filters import Event, Filter, make_filter, overlaps
+from broker.protocol.filters import Event, Filter, overlaps
 from broker.protocol.hops import Hop
 from broker.protocol.vocabulary import D_TX_OPTIMISTIC, ISOLATED, Key, Mode
 from broker.transactions.dtx.view import Decision, View
@@ -76,7 +76,8 @@ class Context(Struct, eq=False):
         if logged.record is not None:
             self.footprint.writes.append(logged.record.filter)
         elif logged.event is not None:
-            self.footprint.reads.append(make_filter(logged.event))
+            names = tuple(sorted(logged.event))
+            self.footprint.reads.append(Filter(names, tuple(logged.event[name] for name in names)))
 
     @property
     def isolated(self) -> bool:

@@ -136,7 +136,7 @@ async def test_a_commit_without_an_answer_is_unknown_until_the_answer_comes(tmp_
         votes = tx.voted
 
         def freeze_at_the_vote(objection: str) -> None:
-            way.freeze()
+            way.freeze_answers()
             votes(objection)
 
         tx.voted = freeze_at_the_vote  # type: ignore[method-assign]
