@@ -6,7 +6,8 @@ Asked of the tables themselves, so also where nobody advertises or publishes jus
 - every broker knows of each advertisement what the client's edge broker knows of it;
 - of a client's subscriptions a broker knows what its neighbour on the way to the client knows; where it does not,
   that neighbour has the newer record and has not marked it as sent, so that the next advertisement fetches it;
-- a record that this neighbour has dropped is gone here, too, unless it has an effect here;
+- a record that this neighbour has dropped is gone here, too, unless it has an effect here, or seems to have one
+  (a broker looks at one older record at a time);
 - no broker keeps a record that it would itself have dropped;
 - nothing waits to be compacted, and no committed transaction is thought to be under way anywhere.
 
@@ -58,7 +59,9 @@ def tables(states: Mapping[str, BrokerState], probes: Sequence[Event]) -> Verdic
             if wrong := _disagreement(masks, here, there, unsent):
                 faults.append(f"{pair} subscribes to: {masks.words(wrong)}")
             faults += [
-                f"{broker} still has {text}, and {nearer} not" for text in _orphans(masks, here, there)
+                f"{broker} still has {_words(record)}, and {nearer} not"
+                for record in _orphans(masks, here, there)
+                if states[broker].routing.prt.is_void(record)
             ]
     checked = len(homes) * len(states)
     return Verdict(
@@ -112,7 +115,7 @@ def _disagreement(
     return (has ^ had) & ~by_unsent
 
 
-def _orphans(masks: Masks, here: Sequence[Record], there: Sequence[Record]) -> Iterator[str]:
+def _orphans(masks: Masks, here: Sequence[Record], there: Sequence[Record]) -> Iterator[Record]:
     """Records without effect that a neighbour nearer to their client has dropped.
 
     Not without effect is what a newer one hides here and not everywhere that it has gone, and what hides such a one;
@@ -130,7 +133,7 @@ def _orphans(masks: Masks, here: Sequence[Record], there: Sequence[Record]) -> I
             and not is_hidden
             and not any(masks.of(o.filter) & mask and o.positive != record.positive for o in older)
         ):
-            yield _words(record)
+            yield record
 
 
 def _strangers(state: BrokerState, homes: Mapping[str, str]) -> Iterator[str]:
