@@ -4,7 +4,8 @@ What a client says regularly, in D-TX_NI and in plans counts in the order in whi
 the order of its steps: one that the client was asked for late stands before the later steps that it has said
 already. What it wrote in an isolated transaction counts together, and stands behind all that it had said before
 the last of it, and before all that it said after it had learned the outcome. In between, the two are concurrent:
-only there the stamps of its edge broker tell which came first.
+only there the stamps of its edge broker tell which came first. A late step of a plan counts for that as said with
+those behind it.
 
 Stamps must agree with that order wherever two operations touch the same.
 """
@@ -51,6 +52,7 @@ def _by_client(history: History) -> dict[str, list[Said]]:
 
 def _timeline(client: str, said: Sequence[Said]) -> list[Said]:
     line: list[Said] = []
+    times: list[int] = []
     blocks: dict[str, list[Said]] = {}
     last_steps: dict[str, int] = {}
     for operation, transaction in said:
@@ -60,10 +62,12 @@ def _timeline(client: str, said: Sequence[Said]) -> list[Said]:
                 if operation.op < last_steps.get(transaction.tx, 0):
                     place = _before_later_steps(line, operation, transaction)
                 last_steps[transaction.tx] = max(last_steps.get(transaction.tx, 0), operation.op)
+            # A late step counts as said with the later ones: together they are concurrent with something, or not.
+            times.insert(place, operation.place if place == len(line) else times[place])
             line.insert(place, (operation, transaction))
         elif transaction.committed:
             blocks.setdefault(transaction.tx, []).append((operation, transaction))
-    return _merged(client, line, list(blocks.values())) if blocks else line
+    return _merged(client, line, times, list(blocks.values())) if blocks else line
 
 
 def _before_later_steps(line: Sequence[Said], step: Operation, plan: Transaction) -> int:
@@ -72,11 +76,10 @@ def _before_later_steps(line: Sequence[Said], step: Operation, plan: Transaction
     )
 
 
-def _merged(client: str, line: list[Said], blocks: list[list[Said]]) -> list[Said]:
-    """Put what isolated transactions wrote among the rest."""
-    places = [operation.place for operation, _ in line]
-    least_from = [*accumulate(reversed(places), min)][::-1]
-    most_until = [*accumulate(places, max)]
+def _merged(client: str, line: list[Said], times: Sequence[int], blocks: list[list[Said]]) -> list[Said]:
+    """Put what isolated transactions wrote among the rest, which was said at these times."""
+    least_from = [*accumulate(reversed(times), min)][::-1]
+    most_until = [*accumulate(times, max)]
     placed: list[tuple[int, object, list[Said]]] = []
     for block in blocks:
         transaction = block[0][1]

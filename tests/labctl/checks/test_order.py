@@ -95,3 +95,18 @@ def test_a_space_follows_its_client() -> None:
     found = history([*joined, advertised, taken, *told])
     verdict = properties.convergence(found, lambda *_: ("client:c",), [{"x": 0}])
     assert verdict.faults == ("{'x': 0} of p would miss [] and wrongly reach ['c']",)
+
+
+def test_a_late_step_is_as_concurrent_with_an_isolated_transaction_as_those_behind_it() -> None:
+    """The client knows how that has ended when it is asked for the step, and not when it said the later one."""
+    told = [
+        *begun("t1", "d-tx", FIRST),
+        *begun("t2", "s-tx"),
+        issued(11, "usub", "t1"),
+        issued(4, "sub", "t2"),
+    ]
+    told += [processed(4, 2, tx="t2"), processed(11, 1, FIRST, 0, "t1"), *over("t1")]
+    told += [issued(3, "uadv", "t2"), processed(3, 1, tx="t2"), *over("t2")]
+    found = history(told)
+    assert order_of(found) == [3, 4, 11]
+    assert faults_of(found)[0] == []
