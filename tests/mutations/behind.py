@@ -169,6 +169,16 @@ def a_repair_is_sent_with_its_commit() -> Faults:
     return faults if script.got("a") == [0] else [*faults, ("recipients", f"{last.tx} was missed by a")]
 
 
+def a_void_comes_where_the_plan_has_ended() -> Faults:
+    """S-H23: b2 finds that nobody is there to ask when b1 has ended the plan, and b4 waits for what is nested in it."""
+    homes = {"C": "b3", "P": "b4", "Q": "b2"}
+    script = Script(line("b4", "b3", "b1", "b2"), homes)
+    script.slow({"b3>b1": 3})
+    script.crash("Q", at=7.5)
+    script.transaction("C", "s-tx", ask("P", ask("Q", ask("P", sub(3)))))
+    return script.run().faults()
+
+
 def _uncommitted(script: Script, *transactions: Started) -> Faults:
     return [
         ("liveness", f"{t.tx} of {t.client}: {script.outcome(t)}, {script.reason(t)}")

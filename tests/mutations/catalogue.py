@@ -256,6 +256,9 @@ CAUGHT = (
 
 SCHEDULED = (
     Scheduled(
+        planned.voids_stop_where_it_has_ended, behind.a_void_comes_where_the_plan_has_ended, "liveness"
+    ),
+    Scheduled(
         returning.steps_of_a_former_life_are_not_missed,
         behind.a_participant_comes_back_where_others_are_awaited,
         "atomicity",

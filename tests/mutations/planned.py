@@ -246,6 +246,18 @@ def voids_stop_where_it_has_committed(patch: pytest.MonkeyPatch) -> None:
     replace(patch, Stx, "_void", void)
 
 
+def voids_stop_where_it_has_ended(patch: pytest.MonkeyPatch) -> None:
+    """S-TX (S-H23): that steps will not come is passed on by a broker that has forgotten the plan, too."""
+
+    def void(original: Any, self: Stx, source: str, message: Any) -> Ready:
+        if message.decided and message.tx not in self.open:
+            return Ready([], [])
+        answer: Ready = original(self, source, message)
+        return answer
+
+    replace(patch, Stx, "_void", void)
+
+
 def subscriptions_stop_on_their_way(patch: pytest.MonkeyPatch) -> None:
     """S-TX 2.8: a subscription goes wherever it is awaited: both are decided by one test."""
 

@@ -302,7 +302,8 @@ class Stx(Machine):
 
     def _void(self, source: Hop, message: StepVoid) -> Ready:
         if message.decided and message.tx not in self.open:
-            return Ready([], [])
+            # It has ended here, and need not have where the steps are awaited.
+            return Ready(self._state.to_others(source, message), [])
         execution = self._registry.execution(message.tx, "")
         if execution.status == "aborted":
             return Ready([], [])
@@ -311,14 +312,10 @@ class Stx(Machine):
         message = replace(message, decided=execution.status == "committed")
         if message.decided:
             self._state.mark("steps are void where their plan has committed")
-        if (
-            execution.status == "committed"
-        ):  # others may still wait: those behind us, or towards the publisher
-            waiting = {*execution.brokers, execution.origin} - {
-                source,
-                "",
-                client_hop(execution.coordinator),
-            }
+        if execution.status == "committed":
+            # Others may still wait: those behind us, or towards the publisher.
+            silent = {source, "", client_hop(execution.coordinator)}
+            waiting = {*execution.brokers, execution.origin} - silent
             return Ready([(hop, message) for hop in sorted(waiting)], [])
         ready = Ready(self._state.to_others(source, message), [])
         self._state.note(ready, STEPS_VOID, tx=execution.tx, steps=message.steps, reason=message.reason)
