@@ -96,20 +96,27 @@ class Compaction:
         record = self._prt.index.find(candidate.client, candidate.stamp)
         if record is None or record.tag is not None:
             return []
-        self.drop_covered(record)
+        sends = self.drop_covered(record) or []
         if self._prt.is_hidden(record):
-            self._prt.remove(record)
-            self.look_behind((record,))
-            return []
-        return self.drop_void(record) if candidate.may_be_void else []
+            return sends + self._drop_hidden(record)
+        return sends + self.drop_void(record) if candidate.may_be_void else sends
 
-    def drop_covered(self, record: Record) -> bool:
-        """Whether there were any."""
+    def drop_covered(self, record: Record) -> Sends | None:
+        """What a record hides goes, wherever that is known; None: there was nothing."""
         covered = self._prt.covered(record)
+        sends: Sends = []
         for old in covered:
-            self._prt.remove(old)
-        self.look_behind(covered, record)
-        return bool(covered)
+            sends += self._drop_hidden(old, record)
+        return sends if covered else None
+
+    def _drop_hidden(self, record: Record, by: Record | None = None) -> Sends:
+        """Nobody is told: who knows it knows the newer one, too. But if it is void, that one may be, and be forgotten
+        before it has hidden this one everywhere."""
+        is_home = self._prt.hop_of(record.client) not in self._bits
+        sends = self._told_to_forget(record) if is_home and self._prt.is_void(record) else []
+        self._prt.remove(record)
+        self.look_behind((record,), by)
+        return sends
 
     def drop_void(self, record: Record) -> Sends:
         """Whoever knows it is told."""
@@ -122,10 +129,13 @@ class Compaction:
         sends: Sends = []
         for gone in (record, *inside):
             self._prt.remove(gone)
-            told = [hop for hop, bit in self._bits.items() if gone.sent & bit]
-            sends += [(hop, Forget(gone.client, gone.stamp)) for hop in told]
+            sends += self._told_to_forget(gone)
         self.look_behind((record, *inside))
         return sends
+
+    def _told_to_forget(self, record: Record) -> Sends:
+        told = [hop for hop, bit in self._bits.items() if record.sent & bit]
+        return [(hop, Forget(record.client, record.stamp)) for hop in told]
 
     def look_behind(self, gone: Sequence[Record], cause: Record | None = None) -> None:
         """What answered to what is gone now may have no effect any more."""

@@ -206,8 +206,8 @@ class Routing:
         record = self.prt.index.find(client, stamp)
         if record is None:
             return []
-        self.compaction.drop_covered(record)
-        return self.compaction.drop_void(record)
+        sends = self.compaction.drop_covered(record) or []
+        return sends + self.compaction.drop_void(record)
 
     def remove_client(self, client: str, incarnation: int, origin: Hop) -> None:
         """A claim that was refused has no records, and does not take those of the accepted one."""
@@ -268,9 +268,10 @@ class Routing:
         return self.prt.is_void(record)
 
     def _compact(self, record: Record, origin: Hop) -> Sends:
-        if self.compaction.drop_covered(record) and origin not in self._bits:
-            return self.compaction.drop_void(record)
-        return []
+        sends = self.compaction.drop_covered(record)
+        if sends is None or origin in self._bits:
+            return sends or []
+        return sends + self.compaction.drop_void(record)
 
 
 def _without(hops: Collection[Hop], source: Hop) -> tuple[Hop, ...]:

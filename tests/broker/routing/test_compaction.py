@@ -126,6 +126,19 @@ def test_an_unsubscription_goes_when_the_last_that_it_takes_back_has_gone() -> N
     assert len(tables.prt) == 0
 
 
+def test_what_is_hidden_by_something_void_is_forgotten_by_its_own_name() -> None:
+    """The newer one goes before it has hidden the older one at the neighbour."""
+    tables, open_ = routing("t1")
+    whole = make_filter({"x": one_of(0, 1)})
+    tables.apply(Record("sub", "c", stamp(1), whole), CLIENT)
+    for number in (2, 3):
+        tables.apply(record("sub", number), CLIENT)
+        tables.mark_sent("c", stamp(number), NEIGHBOUR)
+    open_.clear()
+    assert tables.compaction.sweep() == [(NEIGHBOUR, Forget("c", stamp(number))) for number in (2, 3)]
+    assert [r.stamp for _, r in tables.prt] == [stamp(1)]
+
+
 def test_what_a_void_unsubscription_contains_is_forgotten_where_that_one_was_never_sent() -> None:
     tables, open_ = routing("t1")
     for number in (1, 2):
