@@ -6,7 +6,8 @@ that of its steps; those of an isolated transaction the place of its commit. So 
 where what was said first is settled last.
 
 Only its edge broker knows whether a change of D-TX_NI or of a plan that is under way has overtaken the commit of an
-isolated transaction. Where that decides, the library does not hold back what the broker may take.
+isolated transaction. Where that decides, the library does not hold back what the broker may take: what the transaction
+advertises stands behind what is under way, what it withdraws before. If nothing comes of that, both stand together.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import NamedTuple
 from broker.matching.space import Space
 from broker.protocol.filters import Filter
 
-Place = tuple[int, int]
+Place = tuple[int, ...]
 
 
 class Change(NamedTuple):
@@ -28,6 +29,8 @@ class Change(NamedTuple):
     """At which it was said, and the step, if it is one of a plan; what has a commit in its place comes first."""
     positive: bool
     filter: Filter
+    early: Place = ()
+    """Of what an isolated transaction has written: before what was under way at its commit."""
 
 
 place_of = attrgetter("place")
@@ -62,10 +65,15 @@ class Advertised:
 
     def at_commit(self, said: Collection[int], changes: Iterable[Change]) -> list[Change]:
         """With the place of a commit that the edge broker has told: behind what it had accepted."""
-        late = (min(self._requested), -1) if self._requested else (self.pass_on(), 0)
+        commit = self.pass_on()
+        late = (min(self._requested), -1) if self._requested else (commit, 0)
         under_way = self._open - self._requested - {*said}
         early = min(late, (min(under_way), -1)) if under_way else late
-        return [change._replace(place=late if change.positive else early) for change in changes]
+        placed = []
+        for number, change in enumerate(changes):
+            behind, before = (*late, commit, number), (*early, commit, number)
+            placed.append(change._replace(place=behind if change.positive else before, early=before))
+        return placed
 
     def settle(self, said: Collection[int], changes: Iterable[Change] = ()) -> None:
         """What was said at these places has come to these changes, or to nothing."""
@@ -83,5 +91,20 @@ class Advertised:
             assert self._base is not None
             self.space.renew([*self._base, *((c.positive, c.filter) for c in self._changes)])
         if not self._open:
-            self._base = None
-            self._changes.clear()
+            self._close()
+
+    def _close(self) -> None:
+        """All is settled."""
+        if self._base is not None and any(change.early for change in self._changes):
+            places = [change.place for change in self._changes if not change.early]
+            changes = [self._at_rest(c, places) if c.early else c for c in self._changes]
+            changes.sort(key=place_of)
+            self.space.renew([*self._base, *((c.positive, c.filter) for c in changes)])
+        self._base = None
+        self._changes.clear()
+
+    @staticmethod
+    def _at_rest(change: Change, others: Sequence[Place]) -> Change:
+        """With its early place, if that makes no difference to what others have come to."""
+        is_free = not any(change.early < place < change.place for place in others)
+        return change._replace(place=change.early) if is_free else change

@@ -137,9 +137,9 @@ class Frame:
         )
 
     def _check_advertised(self, event: Event) -> None:
-        for _, positive, filter_ in reversed(self._part.advertised):
-            if filter_.matches(event):
-                if positive:
+        for change in reversed(self._part.advertised):
+            if change.filter.matches(event):
+                if change.positive:
                     return
                 break
         else:

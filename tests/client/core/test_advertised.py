@@ -50,6 +50,26 @@ def test_an_isolated_transaction_counts_behind_what_was_accepted_before_its_comm
     assert [advertised.space.contains({"x": x}) for x in (0, 1)] == [True, False]
 
 
+def test_what_an_isolated_transaction_gave_and_took_is_gone_when_nothing_came_beside_it() -> None:
+    """Whatever was under way: here, of a plan, what did not change anything."""
+    advertised = Advertised()
+    isolated, under_way = advertised.say(in_transaction=True), advertised.say(in_transaction=True)
+    changes = [change(isolated, ADV), change(isolated, ADV, x=1), change(isolated, UADV)]
+    advertised.settle([isolated], advertised.at_commit([isolated], changes))
+    advertised.settle([under_way])
+    assert [advertised.space.contains({"x": x}) for x in (0, 1)] == [False, True]
+
+
+def test_two_isolated_transactions_beside_one_that_comes_to_nothing_count_in_their_order() -> None:
+    advertised = Advertised()
+    first, second, under_way = (advertised.say(in_transaction=True) for _ in range(3))
+    for isolated, changes in ((first, [ADV, UADV, ADV]), (second, [UADV])):
+        at_commit = advertised.at_commit([isolated], [change(isolated, positive) for positive in changes])
+        advertised.settle([isolated], at_commit)
+    advertised.settle([under_way])
+    assert not advertised.space.contains({"x": 0})
+
+
 def test_where_the_broker_alone_knows_the_order_nothing_is_held_back() -> None:
     advertised = Advertised()
     isolated, under_way = advertised.say(in_transaction=True), advertised.say(in_transaction=True)
