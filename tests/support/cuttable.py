@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Sequence
+from random import Random
 from types import TracebackType
 
 from broker.protocol.address import parse_address
@@ -17,6 +19,23 @@ from broker.protocol.address import parse_address
 CHUNK_BYTES = 64 << 10
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: what is unsent is dropped and the peer gets a reset."""
+
+
+async def cut_at_random(links: Sequence[Cuttable], random: Random, pause_s_max: float) -> None:
+    """For ever, in rounds: each of them is cut once in a round."""
+    while True:
+        for link in random.sample(links, len(links)):
+            await asyncio.sleep(random.uniform(0, pause_s_max))
+            link.cut(reset=random.random() < 0.5)
+
+
+async def all_cut(links: Sequence[Cuttable]) -> None:
+    """Each has lost a connection and has another one; what is still missing is done now."""
+    async with asyncio.timeout(30):
+        for link in links:
+            while link.connections < 2:
+                link.cut()
+                await asyncio.sleep(0.02)
 
 
 class Cuttable:

@@ -11,7 +11,7 @@ import pytest
 
 from broker.protocol.delay import Delay
 from client import Connection, connect
-from tests.support.cuttable import Cuttable
+from tests.support.cuttable import Cuttable, cut_at_random
 from tests.support.observe import cuttable_overlay, in_loop
 from tests.support.traffic import introduce, nothing_more, publish, receive
 
@@ -49,12 +49,6 @@ async def receive_in_bursts(session: Connection, traffic: Traffic, random: Rando
     return got
 
 
-async def cut_at_random(links: list[Cuttable], random: Random) -> None:
-    while True:
-        await asyncio.sleep(random.uniform(0, 0.06))
-        random.choice(links).cut(reset=random.random() < 0.5)
-
-
 async def ask_again_and_again(session: Connection, answered: list[int]) -> None:
     while True:
         await session.subscribe({"to": "nobody", "n": len(answered)})
@@ -81,7 +75,7 @@ async def test_everything_arrives_once_and_in_order_while_all_links_are_cut_agai
         links = [near, far, *between.values()]
         answered: list[int] = []
         disturbers = [
-            asyncio.create_task(cut_at_random(links, random)),
+            asyncio.create_task(cut_at_random(links, random, 0.06)),
             asyncio.create_task(ask_again_and_again(e, answered)),
         ]
         async with asyncio.timeout(60):
