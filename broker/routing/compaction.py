@@ -42,6 +42,8 @@ class Compaction:
         self.floors: dict[str, Key] = {}
         """By client of ours, the largest key of a record that was dropped because it had no effect: what has a
         smaller key, and begins now, cannot tell any more whether its client has changed the same since."""
+        self._lingering: dict[str, set[Stamp]] = {}
+        """By client of others, the records that its edge broker has dropped and that have an effect here, still."""
         self._young: list[Candidate] = []
         self._old: list[Candidate] = []
         self._blockers: set[str] = set()
@@ -85,6 +87,7 @@ class Compaction:
 
     def forget_client(self, client: str) -> None:
         self.floors.pop(client, None)
+        self._lingering.pop(client, None)
 
     # Records of one kind and the other
 
@@ -99,7 +102,15 @@ class Compaction:
         sends = self.drop_covered(record) or []
         if self._prt.is_hidden(record):
             return sends + self._drop_hidden(record)
-        return sends + self.drop_void(record) if candidate.may_be_void else sends
+        return sends + self.drop_forgotten(record) if candidate.may_be_void else sends
+
+    def drop_forgotten(self, record: Record) -> Sends:
+        """Its client's edge broker has, or would. What has an effect here goes when it has none any more."""
+        sends = self.drop_void(record)
+        is_kept = self._prt.index.find(record.client, record.stamp) is record
+        if is_kept and self._prt.hop_of(record.client) in self._bits:
+            self._lingering.setdefault(record.client, set()).add(record.stamp)
+        return sends
 
     def drop_covered(self, record: Record) -> Sends | None:
         """What a record hides goes, wherever that is known; None: there was nothing."""
@@ -114,7 +125,7 @@ class Compaction:
         before it has hidden this one everywhere."""
         is_home = self._prt.hop_of(record.client) not in self._bits
         sends = self._told_to_forget(record) if is_home and self._prt.is_void(record) else []
-        self._prt.remove(record)
+        self._remove(record)
         self.look_behind((record,), by)
         return sends
 
@@ -128,10 +139,18 @@ class Compaction:
         inside = [] if record.positive else self._prt.taken_back_before(record)
         sends: Sends = []
         for gone in (record, *inside):
-            self._prt.remove(gone)
+            self._remove(gone)
             sends += self._told_to_forget(gone)
         self.look_behind((record, *inside))
         return sends
+
+    def _remove(self, record: Record) -> None:
+        self._prt.remove(record)
+        lingering = self._lingering.get(record.client)
+        if lingering is not None:
+            lingering.discard(record.stamp)
+            if not lingering:
+                del self._lingering[record.client]
 
     def _told_to_forget(self, record: Record) -> Sends:
         told = [hop for hop, bit in self._bits.items() if record.sent & bit]
@@ -140,10 +159,13 @@ class Compaction:
     def look_behind(self, gone: Sequence[Record], cause: Record | None = None) -> None:
         """What answered to what is gone now may have no effect any more."""
         for old in gone:
-            if self._prt.hop_of(old.client) in self._bits:
+            is_home = self._prt.hop_of(old.client) not in self._bits
+            lingering = self._lingering.get(old.client, ())
+            if not is_home and not lingering:
                 return
             for record in self._prt.answers_to(old):
-                if record is not cause and record.tag is None and self._prt.is_void(record):
+                may_go = record is not cause and record.tag is None and (is_home or record.stamp in lingering)
+                if may_go and self._prt.is_void(record):
                     self.note(record.kind, record.client, record.stamp, may_be_void=True)
 
     def raise_floor(self, client: str, stamp: Stamp) -> None:

@@ -207,7 +207,7 @@ class Routing:
         if record is None:
             return []
         sends = self.compaction.drop_covered(record) or []
-        return sends + self.compaction.drop_void(record)
+        return sends + self.compaction.drop_forgotten(record)
 
     def remove_client(self, client: str, incarnation: int, origin: Hop) -> None:
         """A claim that was refused has no records, and does not take those of the accepted one."""

@@ -147,3 +147,19 @@ def test_what_a_void_unsubscription_contains_is_forgotten_where_that_one_was_nev
     open_.clear()
     assert tables.compaction.sweep() == [(NEIGHBOUR, Forget("c", stamp(1)))]
     assert len(tables.prt) == 0
+
+
+def test_what_a_neighbour_has_dropped_goes_as_soon_as_it_has_no_effect_here_any_more() -> None:
+    """It was forgotten while it still took back what only brokers beyond could not forget."""
+    tables, _ = routing()
+    tables.apply(record("sub", 1, 3), NEIGHBOUR)
+    tables.mark_sent("c", stamp(1), NEIGHBOUR)
+    tables.apply(Record("usub", "c", stamp(2), make_filter({"x": one_of(2, 3)})), NEIGHBOUR)
+    tables.forget("c", stamp(2))
+    assert len(tables.prt) == 2, "what it takes back is known elsewhere, and it is not"
+    newer = Record("sub", "c", stamp(3), make_filter({"x": one_of(0, 3)}), sent=1)
+    tables.apply(newer, NEIGHBOUR)
+    tables.compaction.sweep()
+    assert [r.stamp for _, r in tables.prt] == [stamp(3)]
+    tables.remove_client("c", 7, NEIGHBOUR)
+    assert tables.compaction.__dict__["_lingering"] == {}
