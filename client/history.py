@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.node.history import TRANSACTION_TYPES, History
+from broker.node.history import TRANSACTION_TYPES, HistoryFile
 from broker.protocol.events import ARRIVED, DELIVERED, SENT
 from broker.protocol.messages import Publish
 from broker.protocol.wire import AnyMessage
@@ -19,7 +19,7 @@ class ClientHistory:
     def __init__(self, settings: Settings, client_id: str, incarnation: int) -> None:
         """In the running loop; raises `OSError` if there can be no such file."""
         assert settings.history is not None
-        self._file = History(settings.history, client_id, "client", incarnation, settings.history_detail)
+        self._file = HistoryFile(settings.history, client_id, "client", incarnation, settings.history_detail)
         self.is_full = settings.history_detail == "all"
         """Regular publications and single messages are noted as well: known before anything is done for them."""
 

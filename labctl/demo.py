@@ -133,7 +133,7 @@ def _benchmark() -> None:
     print(
         "How fast is it? The same events through three brokers, and through three relays that decide nothing:\n"
     )
-    result = chain.run(chain.Plan(events=150_000, round_trips=1000, rounds=1))
+    result = chain.run(chain.ChainSettings(events=150_000, round_trips=1000, rounds=1))
     Output().table(*chain_table(result), figures=True)
     print()
 

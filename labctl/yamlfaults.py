@@ -33,7 +33,7 @@ _KINDS: dict[Any, str] = {
 }
 
 
-class Fault(Exception):
+class FileFault(Exception):
     """What is wrong with a part of a file."""
 
     def __init__(self, node: yaml.Node, text: str) -> None:
@@ -63,33 +63,33 @@ def mismatch(value: Any, kinds: Sequence[Any]) -> str:
     return f"expected {expected}, found {'nothing' if value is None else found}{hint}"
 
 
-class Explanation:
+class FaultTexts:
     """Of faults in a file whose nodes have these plain values."""
 
     def __init__(self, values: dict[yaml.Node, Any]) -> None:
         self._values = values
 
-    def of(self, node: yaml.Node, model: Any, key: str = "") -> Fault:
+    def of(self, node: yaml.Node, model: Any, key: str = "") -> FileFault:
         """Why the node's value does not fit; `key` is the one that it stands under."""
         value = self._values[node]
         members = list(_members(model))
         fitting = [each for each in members if _is_of(value, _kind(each))]
         if not fitting:
-            return Fault(node, mismatch(value, [_kind(each) for each in members]))
+            return FileFault(node, mismatch(value, [_kind(each) for each in members]))
         if isinstance(node, yaml.MappingNode):
-            return self._in_mapping(node, [_bare(each) for each in fitting]) or Fault(
+            return self._in_mapping(node, [_bare(each) for each in fitting]) or FileFault(
                 node, _refusal(value, model)
             )
         inner = self._in_list(node, fitting[0], key) if isinstance(node, yaml.SequenceNode) else None
-        return inner or Fault(node, _complaint(value, fitting[0], key))
+        return inner or FileFault(node, _complaint(value, fitting[0], key))
 
-    def _in_list(self, node: yaml.SequenceNode, model: Any, key: str) -> Fault | None:
+    def _in_list(self, node: yaml.SequenceNode, model: Any, key: str) -> FileFault | None:
         items = get_args(_bare(model))
         each_its_own = get_origin(_bare(model)) is tuple and items[-1] is not ...
         wanted = items if each_its_own else repeat(items[0])
         return self._first((item, each, key) for item, each in zip(node.value, wanted, strict=False))
 
-    def _in_mapping(self, node: yaml.MappingNode, models: Sequence[Any]) -> Fault | None:
+    def _in_mapping(self, node: yaml.MappingNode, models: Sequence[Any]) -> FileFault | None:
         """Several models: structs, told apart by their tags."""
         if get_origin(models[0]) is dict:
             _, wanted = get_args(models[0])
@@ -103,22 +103,24 @@ class Explanation:
             or self._in_struct(node, chosen[0])
         )
 
-    def _unknown_key(self, node: yaml.MappingNode, models: Sequence[Any], tag: str | None) -> Fault | None:
+    def _unknown_key(
+        self, node: yaml.MappingNode, models: Sequence[Any], tag: str | None
+    ) -> FileFault | None:
         fields = (field.encode_name for model in models for field in structs.fields(model))
         valid = list(dict.fromkeys([tag, *fields] if tag else fields))
         for key, _ in node.value:
             if key.value not in valid:
-                return Fault(key, f"unknown key {key.value!r}; {nearest(key.value, valid)}")
+                return FileFault(key, f"unknown key {key.value!r}; {nearest(key.value, valid)}")
         return None
 
-    def _wrong_tag(self, node: yaml.MappingNode, models: Sequence[Any], name: str) -> Fault:
+    def _wrong_tag(self, node: yaml.MappingNode, models: Sequence[Any], name: str) -> FileFault:
         tags = tuple(str(each.__struct_config__.tag) for each in models)
         for key, value in node.value:
             if key.value == name:
                 return self.of(value, Literal[tags], name)
-        return Fault(node, f"which {name}? Write {name}: and one of {', '.join(tags)}")
+        return FileFault(node, f"which {name}? Write {name}: and one of {', '.join(tags)}")
 
-    def _in_struct(self, node: yaml.MappingNode, model: type[Struct]) -> Fault | None:
+    def _in_struct(self, node: yaml.MappingNode, model: type[Struct]) -> FileFault | None:
         wanted = {field.encode_name: field.type for field in structs.fields(model)}
         parts = ((value, wanted[key.value], key.value) for key, value in node.value if key.value in wanted)
         if fault := self._first(parts):
@@ -126,10 +128,10 @@ class Explanation:
         for field in structs.fields(model):
             if field.required and field.encode_name not in self._values[node]:
                 missing = f"{field.encode_name!r} is missing"
-                return Fault(node, _constraints(field.type).get("missing", missing))
+                return FileFault(node, _constraints(field.type).get("missing", missing))
         return None
 
-    def _first(self, parts: Iterable[tuple[yaml.Node, Any, str]]) -> Fault | None:
+    def _first(self, parts: Iterable[tuple[yaml.Node, Any, str]]) -> FileFault | None:
         for node, model, key in parts:
             if _refusal(self._values[node], model):
                 return self.of(node, model, key)

@@ -17,7 +17,7 @@ import yaml
 from msgspec import UNSET, Struct, structs
 
 from labctl.exits import UsageProblem
-from labctl.yamlfaults import Explanation, Fault, mismatch
+from labctl.yamlfaults import FaultTexts, FileFault, mismatch
 
 T = TypeVar("T")
 Place = str | int
@@ -53,8 +53,8 @@ def read(path: Path, model: type[T], error_type: type[UsageProblem]) -> Document
         try:
             return Document(msgspec.convert(value, model), path, root, error_type)
         except msgspec.ValidationError:
-            raise Explanation(values).of(root, model) from None
-    except Fault as fault:
+            raise FaultTexts(values).of(root, model) from None
+    except FileFault as fault:
         raise error_type(_located(path, fault.node, str(fault))) from None
 
 
@@ -91,9 +91,9 @@ def _plain(node: yaml.Node, values: dict[yaml.Node, Any]) -> Any:
         for key, value in node.value:
             name = _plain(key, values)
             if not isinstance(name, str):
-                raise Fault(key, mismatch(name, [str]))
+                raise FileFault(key, mismatch(name, [str]))
             if name in mapping:
-                raise Fault(key, f"the key {name!r} is there twice")
+                raise FileFault(key, f"the key {name!r} is there twice")
             mapping[name] = _plain(value, values)
     elif isinstance(node, yaml.SequenceNode):
         sequence = values[node] = []
@@ -107,9 +107,9 @@ def _scalar(node: yaml.Node) -> Any:
     try:
         value: Any = yaml.SafeLoader("").construct_object(node)
     except (yaml.YAMLError, ValueError) as error:
-        raise Fault(node, f"{node.value!r} cannot be read: {_first_line(error)}") from None
+        raise FileFault(node, f"{node.value!r} cannot be read: {_first_line(error)}") from None
     if isinstance(value, float) and not math.isfinite(value):
-        raise Fault(node, mismatch(value, [float]))
+        raise FileFault(node, mismatch(value, [float]))
     return value
 
 

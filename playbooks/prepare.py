@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from playbooks.steps import Playbook, PlaybookError, Result, Run, Target, shell
+from playbooks.steps import CommandResult, Playbook, PlaybookError, Run, Target, shell
 
 PYTHON_MIN = (3, 11)
 
@@ -112,7 +112,7 @@ def wait_for_start() -> Playbook[None]:
     )
 
 
-def read(target: Target, result: Result) -> Found:
+def read(target: Target, result: CommandResult) -> Found:
     try:
         # A login script may have printed something before.
         seen = json.loads(result.out.strip().splitlines()[-1])

@@ -65,7 +65,7 @@ Step = Run | Fetch | Attach
 
 
 @dataclass(frozen=True)
-class Result:
+class CommandResult:
     code: int = 0
     out: str = ""
     err: str = ""
@@ -76,7 +76,7 @@ class Result:
         return lines[-1] if lines else f"it ended with {self.code}"
 
 
-Playbook = Generator[Step, Result, Made]
+Playbook = Generator[Step, CommandResult, Made]
 
 
 def shell(words: Sequence[str]) -> str:

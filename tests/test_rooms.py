@@ -35,6 +35,17 @@ SUBJECTS = {
 }
 """Tests whose subject is not one module."""
 
+TWINS = {
+    "Bundle": "what playbooks ask of a bundle, and the bundle: playbooks import nothing of ours",
+    "Channel": "a channel over any pipe, and the same one over a stream of asyncio",
+    "Decision": "what the gate asks of a decision of the core, and the decision: the gate does not know the core",
+    "Operation": "one thing: as brokers send it to each other, and as a history tells of it",
+    "Peer": "a peer over any pipe, and the same one over a stream of asyncio",
+    "Ready": "what the gate asks of what a core has ready, and that: the gate does not know the core",
+    "Transaction": "one thing: as its coordinator has it in hand, and as a history tells of it",
+}
+"""Classes that share a name because they are the same thing, seen from two rooms."""
+
 
 def sentences(faults: list[str]) -> str:
     return "\n\n".join(["", *faults])
@@ -76,6 +87,10 @@ def test_modules_that_are_named_as_text_exist() -> None:
     files += [file for file in PROJECT.glob("tests/**/*.py") if file.name != Path(__file__).name]
     texts = {str(file.relative_to(PROJECT)): file.read_text("utf-8") for file in files}
     assert not (faults := rooms.lost_names(HOUSE, texts)), sentences(faults)
+
+
+def test_the_name_of_a_class_stands_for_one_class() -> None:
+    assert not (faults := rooms.ambiguous(HOUSE, TWINS)), sentences(faults)
 
 
 def test_tests_are_where_their_subject_is() -> None:
@@ -232,6 +247,23 @@ def test_an_entry_point_may_import_all_and_be_imported_by_nobody(tmp_path: Path)
     ]
     assert [fault.split(" is ")[0] for fault in rooms.cycles(built)] == [
         "broker.serving -> broker.serving.__main__ -> broker.serving"
+    ]
+
+
+def test_two_classes_of_one_name_are_found_and_so_is_an_outdated_twin(tmp_path: Path) -> None:
+    built = house(
+        tmp_path,
+        {
+            "broker/matching/index.py": "class Record: pass\nclass Hole: pass\n",
+            "broker/serving/server.py": "import broker.matching.index\ndef f():\n    class Record: pass\n",
+        },
+    )
+    (fault,) = rooms.ambiguous(built, {})
+    assert fault.startswith(
+        "Record is the name of several classes (broker/matching/index.py:1, broker/serving/server.py:3)"
+    )
+    assert rooms.ambiguous(built, {"Record": "a reason", "Hole": "a reason"}) == [
+        "TWINS has Hole, and no two classes have that name"
     ]
 
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from broker.matching.boxes import FEW_RECORDS, Pile, contains
 from broker.matching.buckets import Names
 from broker.matching.holes import Holes
-from broker.matching.records import NOWHERE, Client, Few, Home, Record, stamp_of
+from broker.matching.records import NOWHERE, ClientRecords, Few, Home, Record, stamp_of
 from broker.matching.table import NOWHERE_TO_ASK, Crowd, Table
 from broker.protocol.filters import Event
 from broker.protocol.vocabulary import NO_KEY, Key, Stamp
@@ -52,7 +52,7 @@ class Index:
         self.plans = self._wanted.plans
         self._plan_for = self.plans.get
         """Faster than to ask for `plans[...]`, and nearly always there is one."""
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, ClientRecords] = {}
         self._hops: dict[str, Hop] = {}
         self._tagged: dict[str, list[Record]] = {}
         self.undecided = Table(spare_shapes=SPARE_SHAPES)
@@ -80,7 +80,7 @@ class Index:
         if client is None:
             home = self._new_home(record.client, hop)
             self._share(record, home)
-            self._clients[home.client] = Client(home, record)
+            self._clients[home.client] = ClientRecords(home, record)
         else:
             home = client.home
             if home.hop != hop:

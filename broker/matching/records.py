@@ -95,7 +95,7 @@ class Record(Struct, gc=False, eq=False, weakref=False):
 stamp_of: Callable[[Record], Stamp] = attrgetter("stamp")
 
 
-class Client(Struct, gc=False, eq=False):
+class ClientRecords(Struct, gc=False, eq=False):
     """A client and its records, committed and tagged."""
 
     home: Home

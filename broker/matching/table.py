@@ -77,9 +77,9 @@ Step = tuple[Callable[[Event], Key], FindCell | None, FindPile | None]
 """How to take a key out of an event, and what to look up by it: one key serves two groups."""
 Lookup = tuple[Names, Mapping[Key, Cell] | None, Mapping[Key, Pile] | None]
 """The same for many events: the names whose values make a key, and what is filed under it."""
-Plan = tuple[tuple[Step, ...], tuple[Pile, ...], tuple[Lookup, ...]]
+LookupPlan = tuple[tuple[Step, ...], tuple[Pile, ...], tuple[Lookup, ...]]
 """The steps; the piles of those that require no value: they are in question for every event; the look-ups."""
-NOWHERE_TO_ASK: Plan = ((), (), ())
+NOWHERE_TO_ASK: LookupPlan = ((), (), ())
 """For events with names that no filter of the table can do with."""
 
 
@@ -149,7 +149,7 @@ class RangedGroup:
             del self.piles[key]
 
 
-class Shape:
+class FilterShape:
     """A filter without its values: its names, and a letter for the kind of each predicate."""
 
     __slots__ = ("group", "group_key", "key_in", "names", "records")
@@ -173,16 +173,18 @@ class Shape:
 Group = ExactGroup | RangedGroup
 
 
-class Plans(dict[Names, Plan]):
+class LookupPlans(dict[Names, LookupPlan]):
     """By an event's names, how to ask the groups that can contain it; made when first asked for."""
 
     __slots__ = ("_groups", "_shapes")
 
-    def __init__(self, shapes: Mapping[tuple[Names, str], Shape], groups: Mapping[Hashable, Group]) -> None:
+    def __init__(
+        self, shapes: Mapping[tuple[Names, str], FilterShape], groups: Mapping[Hashable, Group]
+    ) -> None:
         self._shapes = shapes
         self._groups = groups
 
-    def __missing__(self, names: Names) -> Plan:
+    def __missing__(self, names: Names) -> LookupPlan:
         if len(self) >= PLANS_MAX:
             self.clear()
         present = set(names)
@@ -208,10 +210,10 @@ class Table:
     def __init__(self, records: Iterable[Record] = (), spare_shapes: int = 0) -> None:
         self._spare_shapes = spare_shapes
         """Up to so many may stay when their last record has gone, for the next."""
-        self._shapes: dict[tuple[Names, str], Shape] = {}
+        self._shapes: dict[tuple[Names, str], FilterShape] = {}
         self._groups: dict[Hashable, Group] = {}
         self._parts: dict[Record, list[Record]] = {}
-        self.plans = Plans(self._shapes, self._groups)
+        self.plans = LookupPlans(self._shapes, self._groups)
         for record in records:
             self.add(record)
 
@@ -284,7 +286,7 @@ class Table:
         worlds = worlds_of(predicates)
         shape = self._shapes.get((names, worlds))
         if shape is None:
-            shape = self._shapes[names, worlds] = Shape(names, worlds, self._groups)
+            shape = self._shapes[names, worlds] = FilterShape(names, worlds, self._groups)
             if shape.group_key not in self._groups or len(self._shapes) <= SHAPES_MAX + 1:
                 self._groups[shape.group_key] = shape.group
                 self.plans.clear()
@@ -305,7 +307,7 @@ class Table:
                 del self._groups[shape.group_key]
                 self.plans.clear()
 
-    def _may_stay(self, shape: Shape) -> bool:
+    def _may_stay(self, shape: FilterShape) -> bool:
         return len(self._shapes) <= self._spare_shapes and type(shape.group) is ExactGroup
 
 

@@ -31,7 +31,7 @@ _STDERR = 2
 _encode = msgspec.json.Encoder().encode
 
 
-class History:
+class HistoryFile:
     """Appends to a file of its own."""
 
     def __init__(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TypedDict
 
-from broker.transport.timer import PreciseTimer, Timer
+from broker.transport.timer import PreciseTimer, ResettableTimer
 
 SAMPLE_S = 1.0
 BUSY_TICK_S = 0.1
@@ -45,7 +45,7 @@ class Vitals:
     def __init__(
         self,
         emit: Callable[[VitalsRecord], None],
-        make_timer: Callable[[Callable[[], None]], Timer] = PreciseTimer,
+        make_timer: Callable[[Callable[[], None]], ResettableTimer] = PreciseTimer,
         clock: Callable[[], float] = time.monotonic,
         cpu_clock: Callable[[], float] = time.process_time,
     ) -> None:
@@ -54,7 +54,7 @@ class Vitals:
         self._make_timer = make_timer
         self._clock = clock
         self._cpu_clock = cpu_clock
-        self._timer: Timer | None = None
+        self._timer: ResettableTimer | None = None
         self._statm: int | None = None
         self._tick_due = 0.0
         self._tick_s = BUSY_TICK_S

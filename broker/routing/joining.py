@@ -15,7 +15,7 @@ from broker.protocol.events import BROKER_KNOWN, CLIENT_GONE, CLIENT_JOINED, CLI
 from broker.protocol.hops import Hop, client_hop
 from broker.protocol.limits import LimitExceeded, check_client_id
 from broker.protocol.messages import Announce, Join, JoinAnswer, Joined, Leave
-from broker.routing.membership import Claim, OverlayMap, Wave, Waves
+from broker.routing.membership import OverlayMap, Presence, Wave, Waves
 from broker.routing.ready import Notice, ProtocolError, Ready
 from broker.routing.state import BrokerState, Guest
 
@@ -86,7 +86,7 @@ class Joining:
         if holder:
             return Ready([], [_in_use(client, holder)])
         state.guests[client] = Guest(message.incarnation)
-        state.crt.add(client, Claim(state.id, client_hop(client), message.incarnation))
+        state.crt.add(client, Presence(state.id, client_hop(client), message.incarnation))
         join = Join(client, message.incarnation, state.id)
         wave = self.waves.start(_key(join), client_hop(client), state.neighbours)
         if wave is not None:
@@ -134,7 +134,7 @@ class Joining:
         if guest is not None:
             guest.yielded_to = message.home
             state.mark("two clients want one id")
-        state.crt.add(message.client, Claim(message.home, source, message.incarnation))
+        state.crt.add(message.client, Presence(message.home, source, message.incarnation))
         wave = self.waves.start(_key(message), source, state.others(source))
         if wave is not None:
             return self._join_ends(message, wave)

@@ -62,7 +62,7 @@ class Waves:
         self._waves.pop(key, None)
 
 
-class Claim(NamedTuple):
+class Presence(NamedTuple):
     """A client's presence at its edge broker, as every broker knows it."""
 
     home: str
@@ -74,27 +74,27 @@ class CRT:
     """Client routing table. Two claims on one id coexist only until the overlay has refused one."""
 
     def __init__(self) -> None:
-        self._claims: dict[str, dict[str, Claim]] = {}
+        self._claims: dict[str, dict[str, Presence]] = {}
         self.hops: dict[str, Hop] = {}
         """Where each client lies, by the first claim on its id."""
 
     def __len__(self) -> int:
         return len(self._claims)
 
-    def __iter__(self) -> Iterator[tuple[str, Claim]]:
+    def __iter__(self) -> Iterator[tuple[str, Presence]]:
         for client, claims in self._claims.items():
             for claim in claims.values():
                 yield client, claim
 
-    def claims(self, client: str) -> dict[str, Claim]:
+    def claims(self, client: str) -> dict[str, Presence]:
         return self._claims.get(client, {})
 
-    def add(self, client: str, claim: Claim) -> None:
+    def add(self, client: str, claim: Presence) -> None:
         claims = self._claims.setdefault(client, {})
         claims[claim.home] = claim
         self._locate(client, claims)
 
-    def remove(self, leave: Leave) -> Claim | None:
+    def remove(self, leave: Leave) -> Presence | None:
         claims = self._claims.get(leave.client, {})
         claim = claims.get(leave.home)
         if claim is None or claim.incarnation != leave.incarnation:
@@ -106,7 +106,7 @@ class CRT:
             del self._claims[leave.client], self.hops[leave.client]
         return claim
 
-    def behind(self, client: str, hop: Hop, incarnation: int) -> Claim | None:
+    def behind(self, client: str, hop: Hop, incarnation: int) -> Presence | None:
         """The claim of that life of the client, if it came from `hop`."""
         for claim in self._claims.get(client, {}).values():
             if claim.hop == hop and claim.incarnation == incarnation:
@@ -124,11 +124,11 @@ class CRT:
         """Whether that life of the client is in the overlay."""
         return self.hop_of(client, incarnation) is not None
 
-    def first(self, client: str) -> Claim | None:
+    def first(self, client: str) -> Presence | None:
         """The claim that came first; of those that race, perhaps one that will be refused."""
         return next(iter(self.claims(client).values()), None)
 
-    def _locate(self, client: str, claims: Mapping[str, Claim]) -> None:
+    def _locate(self, client: str, claims: Mapping[str, Presence]) -> None:
         self.hops[client] = next(iter(claims.values())).hop
 
 

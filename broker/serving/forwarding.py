@@ -7,7 +7,7 @@ import asyncio
 from broker.core import Broker
 from broker.gate.gate import Append
 from broker.gate.transit import Owner, Transit
-from broker.node.history import TRANSACTION_TYPES, History
+from broker.node.history import TRANSACTION_TYPES, HistoryFile
 from broker.protocol.events import MessageEvent
 from broker.protocol.hops import Hop
 from broker.protocol.wire import AnyMessage
@@ -21,7 +21,7 @@ class Forwarder(Transit[Peer]):
         super().__init__(core, owner, asyncio.get_running_loop(), queue_bytes_max, append)
         self._state = core.state
 
-    def keep_history(self, history: History) -> None:
+    def keep_history(self, history: HistoryFile) -> None:
         self._state.keeps_history = True
         if not history.has_messages:
             return

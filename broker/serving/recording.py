@@ -26,7 +26,7 @@ from broker.routing.ready import Ready
 Note = Callable[[str, Mapping[str, Any] | Struct], None]
 
 
-class Recording:
+class RecordingFile:
     def __init__(self, note: Note) -> None:
         self._note = note
         self._lives: Counter[Hop] = Counter()

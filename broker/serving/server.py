@@ -18,7 +18,7 @@ from msgspec import Struct
 from broker import status
 from broker.config import NodeConfig
 from broker.core import Broker
-from broker.node.history import History
+from broker.node.history import HistoryFile
 from broker.node.log import JsonLog
 from broker.node.vitals import Vitals
 from broker.protocol import wire
@@ -32,7 +32,7 @@ from broker.serving.forwarding import Forwarder
 from broker.serving.monitors import Monitors
 from broker.serving.peer import Peer
 from broker.serving.reception import Reception
-from broker.serving.recording import Recording
+from broker.serving.recording import RecordingFile
 from broker.serving.sessions import Sessions
 from broker.transport.dial import HANDSHAKE_S_MAX, Backoff, carry
 from broker.transport.stream import Stream
@@ -52,14 +52,14 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._incarnation = time.time_ns()
         is_recorded = bool(config.history) and config.history_detail == "all"
-        self._recording = Recording(self._record) if is_recorded else None
+        self._recording = RecordingFile(self._record) if is_recorded else None
         self.core = self._made_core()
         self._forwarder = Forwarder(self.core, self, config.queue_bytes_max)
         self._sessions = Sessions(config, self._incarnation, self._forwarder, log, self._recording)
         self._reception = Reception(
             config, self._incarnation, self._sessions, Monitors(self._describe), log, self.stop
         )
-        self._history: History | None = None
+        self._history: HistoryFile | None = None
         self._streams: set[Stream] = set()
         self._stopped: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         self._vitals = Vitals(log.emit)
@@ -110,7 +110,7 @@ class Server:
     def _start_history(self) -> None:
         config = self._config
         if config.history:
-            self._history = History(
+            self._history = HistoryFile(
                 config.history, config.id, "broker", self._incarnation, config.history_detail
             )
             self._forwarder.keep_history(self._history)

@@ -20,7 +20,7 @@ from broker.routing.joining import ClientArrived, ClientAway, ClientBack, Client
 from broker.serving import greeting
 from broker.serving.forwarding import Forwarder
 from broker.serving.peer import Peer
-from broker.serving.recording import Recording
+from broker.serving.recording import RecordingFile
 from broker.transport.channel import look_s
 from broker.transport.stream import Stream
 
@@ -32,7 +32,7 @@ class Sessions:
         incarnation: int,
         forwarder: Forwarder,
         log: JsonLog,
-        recording: Recording | None = None,
+        recording: RecordingFile | None = None,
     ) -> None:
         self._config = config
         self._incarnation = incarnation

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from broker.protocol.delay import DelayLine
-from broker.transport.timer import PreciseTimer, Timer
+from broker.transport.timer import PreciseTimer, ResettableTimer
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class DelayedSender(Generic[T]):
         self,
         line: DelayLine,
         release: Callable[[list[T]], None],
-        make_timer: Callable[[Callable[[], None]], Timer] = PreciseTimer,
+        make_timer: Callable[[Callable[[], None]], ResettableTimer] = PreciseTimer,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._line = line

@@ -28,7 +28,7 @@ _ABSOLUTE = 1
 """TFD_TIMER_ABSTIME, the same on every Linux."""
 
 
-class Timer(Protocol):
+class ResettableTimer(Protocol):
     """What `DelayedSender` and `Vitals` need of a timer."""
 
     def set(self, when: float) -> None: ...

@@ -22,7 +22,7 @@ class Future(Protocol):
     def __await__(self) -> Generator[Any, None, Any]: ...
 
 
-class Timer(Protocol):
+class DelayedCall(Protocol):
     def cancel(self) -> None: ...
 
 
@@ -35,7 +35,7 @@ class Port(Protocol):
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run it beside everything else; it raises nothing."""
 
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer: ...
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> DelayedCall: ...
 
 
 def resolve(future: Future | None, result: Any = None) -> None:

@@ -41,7 +41,7 @@ class PublicationRefused(Struct, frozen=True):
     reason: str
 
 
-Outcome = Done | Arrived | PublicationRefused | Publish
+Incoming = Done | Arrived | PublicationRefused | Publish
 
 
 class Session:
@@ -90,7 +90,7 @@ class Session:
         self._open[self._number] = None
         return Settle(self.client_id, self._number)
 
-    def receive(self, message: AnyMessage) -> Outcome | None:
+    def receive(self, message: AnyMessage) -> Incoming | None:
         """What a message means to us; None if it answers what was never asked."""
         if isinstance(message, Publish):
             return message
@@ -111,7 +111,7 @@ class Session:
             self.advertised.settle((place,), (Change((place, 0), kind == "adv", filter_),))
         return self._done(number)
 
-    def _refused(self, message: Refused) -> Outcome | None:
+    def _refused(self, message: Refused) -> Incoming | None:
         if message.number in self._open:
             operation = self._open[message.number]
             if operation is not None:

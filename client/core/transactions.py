@@ -29,7 +29,7 @@ from client.core.advertised import place_of
 from client.core.errors import ClientError, SessionClosed, TransactionAborted
 from client.core.frames import Frame, Handler, Note, Part, Tcm, Words
 from client.core.outcomes import COMMITTED, Outcome, aborted, unknown
-from client.core.port import Port, Timer, fail, resolve
+from client.core.port import DelayedCall, Port, fail, resolve
 
 __all__ = ["LIFETIME_S", "Frame", "Handler", "Note", "Part", "Tcm", "Transaction", "Transactions", "Words"]
 
@@ -132,7 +132,7 @@ class Transaction(Frame):
         finally:
             timer.cancel()
 
-    def _limit(self, what: str) -> Timer:
+    def _limit(self, what: str) -> DelayedCall:
         """The session's time-out; what has not been committed by then is aborted, by us."""
         limit_s = self._manager.timeout_s
         reason = f"{what} within {limit_s:g} s"

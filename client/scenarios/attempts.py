@@ -85,7 +85,7 @@ class Attempt(Struct, eq=False):
         return _ms(max(self.ended, self.received_at) - self.began)
 
 
-class Report(Struct, eq=False):
+class CoordinatorReport(Struct, eq=False):
     approach: str
     attempts: list[Attempt] = field(default_factory=list)
     began: float = 0.0

@@ -20,7 +20,7 @@ from client.core.port import Future, resolve
 from client.core.session import Delivery
 from client.scenarios import catalogue
 from client.scenarios.approaches import approach_of
-from client.scenarios.attempts import Attempt, Report
+from client.scenarios.attempts import Attempt, CoordinatorReport
 from client.scenarios.stage import Cast, Options, ScenarioError, Stage, instance_of, told
 
 READY_S = 0.1
@@ -50,7 +50,7 @@ class Role(ABC):
         """A control message of a D-TX transaction."""
 
     @abstractmethod
-    async def run(self, stage: Stage) -> Report | None:
+    async def run(self, stage: Stage) -> CoordinatorReport | None:
         """Play it to the end."""
 
     def close(self) -> None:  # noqa: B027 (most roles have nothing left to say)
@@ -136,7 +136,7 @@ class Member(Role):
 class Coordinator(Role):
     def __init__(self, name: str, cast: Cast, options: Options) -> None:
         super().__init__(name, cast, options)
-        self.report = Report(options.approach)
+        self.report = CoordinatorReport(options.approach)
         self._said: dict[str, set[str]] = {"ready": set(), "done": set()}
         self._news: dict[str, Future] = {}
         self._next = 0
@@ -173,7 +173,7 @@ class Coordinator(Role):
         """Begin no more transactions; those under way are finished."""
         self._is_winding_up = True
 
-    async def run(self, stage: Stage) -> Report:
+    async def run(self, stage: Stage) -> CoordinatorReport:
         session, cast = stage.session, self.cast
         self._news = {what: stage.port.future() for what in self._said}
         await session.advertise(cast.in_("order"))

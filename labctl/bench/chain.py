@@ -27,7 +27,7 @@ from labctl.workers import Worker, workers
 RELAY = "labctl.bench.ends.relay"
 BARE = "labctl.bench.ends.bare"
 ENDS = "labctl.bench.ends.library"
-Report = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 class ChainResult(Struct, frozen=True):
@@ -60,7 +60,7 @@ class ChainResult(Struct, frozen=True):
     peer_ratio: float | None = None
 
 
-class Plan(Struct, frozen=True):
+class ChainSettings(Struct, frozen=True):
     brokers: int = 3
     subscriptions: int = 1000
     events: int = 300_000
@@ -76,7 +76,7 @@ class Round(Struct, frozen=True):
     trips: dict[str, dict[str, float]]
 
 
-def run(plan: Plan, report: Report = lambda text: None) -> ChainResult:
+def run(plan: ChainSettings, report: Say = lambda text: None) -> ChainResult:
     rounds: Rounds[Round] = Rounds(plan.rounds)
     report("watching a broker start and rest")
     quiet = rest.measure()
@@ -89,7 +89,7 @@ def run(plan: Plan, report: Report = lambda text: None) -> ChainResult:
 
 
 def _round(
-    plan: Plan, addresses: list[str], peer: Callable[[int, int], float] | None, report: Report
+    plan: ChainSettings, addresses: list[str], peer: Callable[[int, int], float] | None, report: Say
 ) -> Round:
     report("relays")
     rates, trips = {"relays": _relay_rate(plan)}, {"relays": relay_trips(plan)}
@@ -103,7 +103,7 @@ def _round(
     return Round(rates, trips)
 
 
-def _result(plan: Plan, rounds: Rounds[Round], quiet: rest.Rest) -> ChainResult:
+def _result(plan: ChainSettings, rounds: Rounds[Round], quiet: rest.Rest) -> ChainResult:
     samples = rounds.samples
 
     def rate(whose: str) -> float:
@@ -143,7 +143,7 @@ def _result(plan: Plan, rounds: Rounds[Round], quiet: rest.Rest) -> ChainResult:
 
 
 @contextmanager
-def _broker_chain(plan: Plan, report: Report) -> Iterator[list[str]]:
+def _broker_chain(plan: ChainSettings, report: Say) -> Iterator[list[str]]:
     """Brokers in a line, each with its background subscriptions."""
     report(f"starting {plan.brokers} brokers, {plan.subscriptions} subscriptions at each")
     names = [f"b{n}" for n in range(1, plan.brokers + 1)]
@@ -161,7 +161,7 @@ def _broker_chain(plan: Plan, report: Report) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _peer_chain(plan: Plan, report: Report) -> Iterator[Callable[[int, int], float] | None]:
+def _peer_chain(plan: ChainSettings, report: Say) -> Iterator[Callable[[int, int], float] | None]:
     if plan.peer is None:
         yield None
         return
@@ -172,7 +172,7 @@ def _peer_chain(plan: Plan, report: Report) -> Iterator[Callable[[int, int], flo
         yield measure
 
 
-def broker_rate(plan: Plan, module: str, addresses: list[str]) -> float:
+def broker_rate(plan: ChainSettings, module: str, addresses: list[str]) -> float:
     common = {"events": plan.events, "payload_bytes": plan.payload_bytes}
     with workers(
         module,
@@ -182,7 +182,7 @@ def broker_rate(plan: Plan, module: str, addresses: list[str]) -> float:
         return _measure_rate(publisher, subscriber)
 
 
-def _broker_trips(plan: Plan, module: str, addresses: list[str]) -> dict[str, Any]:
+def _broker_trips(plan: ChainSettings, module: str, addresses: list[str]) -> dict[str, Any]:
     common = {"round_trips": plan.round_trips, "payload_bytes": plan.payload_bytes}
     with workers(module, ("echo", {"address": addresses[-1], **common})) as (echo,):
         echo.wait_ready()
@@ -193,7 +193,7 @@ def _broker_trips(plan: Plan, module: str, addresses: list[str]) -> dict[str, An
             return ping.result()
 
 
-def _relay_rate(plan: Plan) -> float:
+def _relay_rate(plan: ChainSettings) -> float:
     common = {"events": plan.events, "payload_bytes": plan.payload_bytes}
     with (
         _relay_chain(plan) as (first, last),
@@ -206,7 +206,7 @@ def _relay_rate(plan: Plan) -> float:
         return _measure_rate(publisher, subscriber)
 
 
-def relay_trips(plan: Plan, frames: Sequence[tuple[str, int]] = ()) -> dict[str, Any]:
+def relay_trips(plan: ChainSettings, frames: Sequence[tuple[str, int]] = ()) -> dict[str, Any]:
     """Of events, or of these frames (encoded messages in hexadecimal, and how many they are) in turn."""
     common = {"round_trips": plan.round_trips, "payload_bytes": plan.payload_bytes, "frames": frames}
     with _relay_chain(plan) as (first, last), workers(RELAY, ("echo", {"port": last})) as (echo,):
@@ -219,7 +219,7 @@ def relay_trips(plan: Plan, frames: Sequence[tuple[str, int]] = ()) -> dict[str,
 
 
 @contextmanager
-def _relay_chain(plan: Plan) -> Iterator[tuple[int, int]]:
+def _relay_chain(plan: ChainSettings) -> Iterator[tuple[int, int]]:
     """Ports of the first and the last relay."""
     with ExitStack() as stack:
         port, last = 0, 0

@@ -26,7 +26,7 @@ from labctl.topology import Topology
 NONE = "none"
 DETAILS: tuple[str, ...] = (NONE, *reversed(get_args(Detail)))
 
-Report = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 class HistoryResult(Struct, frozen=True):
@@ -47,7 +47,7 @@ def run(
     protocol: str = D_TX,
     transactions: int = 500,
     rounds: int = 5,
-    report: Report = lambda text: None,
+    report: Say = lambda text: None,
 ) -> list[HistoryResult]:
     rates: dict[str, list[float]] = {detail: [] for detail in DETAILS}
     middles: dict[str, list[float]] = {detail: [] for detail in DETAILS}
@@ -93,7 +93,7 @@ def _up(stack: ExitStack, top: Path, detail: str) -> Mapping[str, str]:
         common = node_files.Common(history_folder=str(top / detail), history_detail=detail)
     topology = Topology(("b1", "b2", "b3"), LINE)
     name = f"bench-history-{detail}-{os.getpid()}"
-    state = stack.enter_context(local.running(topology, name, local.Settings(common)))
+    state = stack.enter_context(local.running(topology, name, local.OverlaySettings(common)))
     return {broker.id: broker.address for broker in state.brokers}
 
 

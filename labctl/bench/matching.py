@@ -55,7 +55,7 @@ FEW = 100
 ROUNDS = 3
 TURNS = 9
 
-Report = Callable[[str], None]
+Say = Callable[[str], None]
 Decide = Callable[[Event], object]
 
 
@@ -91,7 +91,7 @@ class MatchingResult(Struct, frozen=True, kw_only=True):
     lone_decision_us_with_holes: float
 
 
-class Holes(Struct, frozen=True):
+class HoleFigures(Struct, frozen=True):
     """What the process that digs them finds."""
 
     without: float
@@ -104,7 +104,7 @@ class Holes(Struct, frozen=True):
 
 
 def run(
-    subscriptions: int = 100_000, events: int = 2000, seed: int = 1, report: Report | None = None
+    subscriptions: int = 100_000, events: int = 2000, seed: int = 1, report: Say | None = None
 ) -> MatchingResult:
     """Measure everything; see the module's docstring for what is measured."""
     say = report or (lambda _: None)
@@ -127,7 +127,9 @@ def run(
     say("measuring memory in another process")
     bytes_each = float(elsewhere("print_memory()", encoded(filters)))
     say(f"digging {HOLES} holes in another process")
-    found = msgspec.json.decode(elsewhere(f"print_holes({subscriptions}, {events}, {seed})"), type=Holes)
+    found = msgspec.json.decode(
+        elsewhere(f"print_holes({subscriptions}, {events}, {seed})"), type=HoleFigures
+    )
     return MatchingResult(
         subscriptions=subscriptions,
         matched_share=sum(1 for event in some if index.hops(event)) / len(some),
@@ -334,7 +336,7 @@ def print_holes(subscriptions: int, events: int, seed: int) -> None:
         _dig(index, range(HOLES))
     beside = times_in_turn_us([whole.hops, dug.hops], workload.events(events, 3))
     own = times_in_turn_us([index.hops for index in indexes], workload.events_of_p1(events))
-    sys.stdout.buffer.write(msgspec.json.encode(Holes(*beside, *own)))
+    sys.stdout.buffer.write(msgspec.json.encode(HoleFigures(*beside, *own)))
 
 
 def _dig(index: Index, instances: range) -> None:

@@ -40,7 +40,7 @@ REGULAR_TURNS = 4
 """In a round."""
 LINK_S = 1e-3
 
-Report = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 class TransactionResult(Struct, frozen=True):
@@ -86,9 +86,9 @@ def run(
     transactions: int = 500,
     rounds: int = 3,
     regular: bool = True,
-    report: Report = lambda text: None,
+    report: Say = lambda text: None,
 ) -> list[TransactionResult]:
-    plan = chain.Plan(round_trips=2000)
+    plan = chain.ChainSettings(round_trips=2000)
     ways = {protocol: way(protocol) for protocol in protocols}
     taken: dict[str, Rounds[dict[str, float]]] = {protocol: Rounds(rounds) for protocol in protocols}
     shares: Rounds[list[float]] = Rounds(rounds if regular and S_TX in protocols else 0)
@@ -171,7 +171,7 @@ def measure(
 def _regular_shares(addresses: dict[str, str], number: int) -> list[float]:
     """Regular events through the chain with transactions beside them, each time by those before and after: the
     machine changes its pace faster than it could be measured more than once."""
-    plan = chain.Plan()
+    plan = chain.ChainSettings()
     line = [addresses[name] for name in ("b1", "b2", "b3")]
     participants = [
         ("participant", {"address": addresses[HOMES[client]], "client": client}) for client in ("D", "A")

@@ -37,7 +37,7 @@ from broker.protocol.filters import Event
 from labctl.checks import serial
 from labctl.checks.cycles import ARROWS, Edge, Graph, Item, Kind, add_time
 from labctl.checks.history import History, Operation, Transaction, is_before
-from labctl.checks.spaces import Entry, spaces_of
+from labctl.checks.spaces import SpaceEntry, spaces_of
 
 LEVELS: tuple[tuple[frozenset[Kind], str], ...] = (
     (frozenset({"ww", "wr", "rw"}), ""),
@@ -75,7 +75,7 @@ class Read(NamedTuple):
     operation: Operation
     item: Item
     is_in: bool
-    entries: Sequence[Entry]
+    entries: Sequence[SpaceEntry]
 
 
 class Explanation(NamedTuple):
@@ -285,7 +285,7 @@ def _with_one(graph: Graph, left: Sequence[str], kinds: frozenset[Kind]) -> Foun
 
 def _dirty(read: Read) -> Anomaly | None:
     """Whether somebody has written what was read who has aborted, or has written something else since."""
-    last: dict[str, Entry] = {}
+    last: dict[str, SpaceEntry] = {}
     for entry in read.entries:
         if entry.transaction is not None and entry.transaction is not read.transaction:
             last[entry.transaction.tx] = entry
@@ -298,7 +298,7 @@ def _dirty(read: Read) -> Anomaly | None:
     return None
 
 
-def _read_from(read: Read, entry: Entry, name: str, why: str) -> Anomaly:
+def _read_from(read: Read, entry: SpaceEntry, name: str, why: str) -> Anomaly:
     assert entry.transaction is not None
     tx = entry.transaction.tx
     line = f"  {_seen(read)} by {_what(entry.operation)} of {tx}, {why}"

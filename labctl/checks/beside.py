@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from broker.protocol.filters import Event
 from labctl.checks.history import History, Operation, Transaction, is_before
-from labctl.checks.spaces import Entry, is_in_at_end, spaces_of
+from labctl.checks.spaces import SpaceEntry, is_in_at_end, spaces_of
 
 
 def regular_faults(history: History) -> tuple[list[str], int]:
@@ -53,7 +53,7 @@ def _is_certain(history: History, publisher: str, event: Event) -> bool:
     return publisher not in history.gone and not _is_moved(advertisements) and _was_in(advertisements)
 
 
-def _bounds(subscriptions: Sequence[Entry]) -> tuple[int, int]:
+def _bounds(subscriptions: Sequence[SpaceEntry]) -> tuple[int, int]:
     """How often a client must and may get an event that these of its operations touch."""
     if _is_moved(subscriptions):
         return 0, 1
@@ -63,7 +63,7 @@ def _bounds(subscriptions: Sequence[Entry]) -> tuple[int, int]:
 
 
 def _has_always_an_owner(
-    history: History, publisher: str, subscriptions: Mapping[str, Sequence[Entry]]
+    history: History, publisher: str, subscriptions: Mapping[str, Sequence[SpaceEntry]]
 ) -> bool:
     """Whether somebody else had it before the transactions, and whoever took it from somebody gave it to somebody.
 
@@ -77,7 +77,7 @@ def _has_always_an_owner(
     lines: list[list[str]] = []
     for entries in others.values():
         line: list[str] = []
-        last: dict[str, Entry] = {}
+        last: dict[str, SpaceEntry] = {}
         for entry in sorted(entries, key=lambda e: e.operation.rank):
             transaction = entry.transaction
             if entry.is_beside or (transaction is not None and transaction.voids):
@@ -103,18 +103,18 @@ def _agree(lines: Iterable[Sequence[str]]) -> bool:
     return len(done) == len(behind)
 
 
-def _is_moved(entries: Sequence[Entry]) -> bool:
+def _is_moved(entries: Sequence[SpaceEntry]) -> bool:
     """Whether what a client had before the transactions may be something else since."""
     return any(e.is_beside or (e.transaction is not None and e.transaction.committed) for e in entries)
 
 
-def _was_in(entries: Sequence[Entry]) -> bool:
+def _was_in(entries: Sequence[SpaceEntry]) -> bool:
     """Whether a client had the event before the transactions."""
     kinds = [entry.operation.kind for entry in entries if entry.is_setup]
     return bool(kinds) and kinds[-1] in ("sub", "adv")
 
 
-def _is_shown(entry: Entry) -> bool:
+def _is_shown(entry: SpaceEntry) -> bool:
     """Whether it is a subscription that others see before its transaction is decided."""
     return (
         entry.operation.kind == "sub" and entry.transaction is not None and not entry.transaction.is_isolated
@@ -138,7 +138,7 @@ def unadvertised(history: History) -> list[str]:
     return faults
 
 
-def _may_count(entry: Entry, transaction: Transaction, operation: Operation) -> bool:
+def _may_count(entry: SpaceEntry, transaction: Transaction, operation: Operation) -> bool:
     """Whether it may have let its client publish the operation's event."""
     if entry.operation.kind != "adv":
         return False

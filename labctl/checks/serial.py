@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from labctl.checks.history import History, Operation, Transaction, is_before
-from labctl.checks.spaces import Entry, spaces_of
+from labctl.checks.spaces import SpaceEntry, spaces_of
 
 Place = tuple[int, int]
 """The transaction's place in the order, and the rank within it."""
@@ -49,7 +49,7 @@ def expect(
 
 
 def is_in(
-    entries: Iterable[Entry], transaction: Transaction, operation: Operation, places: Mapping[str, int]
+    entries: Iterable[SpaceEntry], transaction: Transaction, operation: Operation, places: Mapping[str, int]
 ) -> bool:
     """Whether the last of them before the operation lets its event in; they are of one client, and touch it."""
     last: Operation | None = None
@@ -61,7 +61,9 @@ def is_in(
     return last is not None and last.kind in ("sub", "adv")
 
 
-def _place(entry: Entry, transaction: Transaction, operation: Operation, places: Mapping[str, int]) -> Place:
+def _place(
+    entry: SpaceEntry, transaction: Transaction, operation: Operation, places: Mapping[str, int]
+) -> Place:
     """Where an entry stands in what its client did before the operation."""
     rank = entry.operation.rank
     if entry.is_setup:
@@ -82,7 +84,7 @@ def is_path_open(history: History, transaction: Transaction, operation: Operatio
     return any(_is_beside(entry, transaction) for entry in entries)
 
 
-def _is_open(entries: Sequence[Entry], transaction: Transaction, operation: Operation) -> bool:
+def _is_open(entries: Sequence[SpaceEntry], transaction: Transaction, operation: Operation) -> bool:
     own = [entry.operation for entry in entries if entry.transaction is transaction]
     if any(_is_concurrent(o, operation) for o in own):
         return True
@@ -95,7 +97,7 @@ def _is_concurrent(one: Operation, other: Operation) -> bool:
     return not is_before(one, other) and not is_before(other, one)
 
 
-def _is_beside(entry: Entry, transaction: Transaction) -> bool:
+def _is_beside(entry: SpaceEntry, transaction: Transaction) -> bool:
     """Whether it is regular, or of a transaction from which this one is not isolated."""
     other = entry.transaction
     if other is None or other is transaction:

@@ -21,7 +21,7 @@ FEW_ENTRIES = 32
 """Up to here it is faster to ask every filter than to make a table of them."""
 
 
-class Entry(Struct, frozen=True, eq=False):
+class SpaceEntry(Struct, frozen=True, eq=False):
     """An operation on a client's space."""
 
     operation: Operation
@@ -49,13 +49,13 @@ class Shelf:
     __slots__ = ("_entries", "_table")
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[SpaceEntry] = []
         self._table: Table | None = None
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: SpaceEntry) -> None:
         self._entries.append(entry)
 
-    def touching(self, event: Event) -> list[Entry]:
+    def touching(self, event: Event) -> list[SpaceEntry]:
         entries = self._entries
         if len(entries) <= FEW_ENTRIES:
             return [entry for entry in entries if contains(entry.filter, event)]
@@ -65,7 +65,7 @@ class Shelf:
         return [entries[place] for place in sorted(places)]
 
 
-def _records(entries: Sequence[Entry]) -> Iterator[Record]:
+def _records(entries: Sequence[SpaceEntry]) -> Iterator[Record]:
     """The table knows nothing of operations: the stamps are the places of the entries."""
     for place, entry in enumerate(entries):
         yield Record("sub", entry.operation.client, (NO_KEY, 0, 0, place), entry.filter)
@@ -93,21 +93,21 @@ class Spaces:
         for operation in operations:
             if operation.filter is None:
                 continue
-            entry = Entry(operation, operation.filter, transaction, is_setup)
+            entry = SpaceEntry(operation, operation.filter, transaction, is_setup)
             if operation.kind in ("sub", "usub"):
                 self._subscriptions.add(entry)
                 self.subscribed[operation.filter] = None
             elif operation.kind in ("adv", "uadv"):
                 self._advertisements.setdefault(operation.client, Shelf()).add(entry)
 
-    def advertisements(self, client: str, event: Event) -> list[Entry]:
+    def advertisements(self, client: str, event: Event) -> list[SpaceEntry]:
         """Every `adv` and `uadv` of the client that contains the event, in order."""
         shelf = self._advertisements.get(client)
         return shelf.touching(event) if shelf is not None else []
 
-    def subscriptions(self, event: Event) -> dict[str, list[Entry]]:
+    def subscriptions(self, event: Event) -> dict[str, list[SpaceEntry]]:
         """By client, every `sub` and `usub` that contains the event, in order."""
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[SpaceEntry]] = {}
         for entry in self._subscriptions.touching(event):
             found.setdefault(entry.operation.client, []).append(entry)
         return found
@@ -126,7 +126,7 @@ def spaces_of(history: History) -> Spaces:
     return history.spaces
 
 
-def is_in_at_end(entries: Iterable[Entry]) -> bool:
+def is_in_at_end(entries: Iterable[SpaceEntry]) -> bool:
     """Whether a client has an event when all is over, by the last of its operations that touch it."""
     last: Operation | None = None
     for entry in entries:

@@ -13,7 +13,7 @@ WIDTH = 80
 """Of what people read, in columns."""
 
 
-class Fault(Struct, frozen=True):
+class BrokenPromise(Struct, frozen=True):
     """A broken promise, with the operations that show it."""
 
     property: str

@@ -15,7 +15,7 @@ from labctl.output import Output
 app = typer.Typer(invoke_without_command=True)
 
 
-class Peer(StrEnum):
+class OtherKind(StrEnum):
     MOSQUITTO = "mosquitto"
 
 
@@ -36,7 +36,7 @@ def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measuremen
     rounds: Annotated[
         int, typer.Option(min=1, help="Of which the median counts; disturbed ones are taken again.")
     ] = 5,
-    peer: Annotated[Peer | None, typer.Option(help="Also measure bridged brokers of this kind.")] = None,
+    peer: Annotated[OtherKind | None, typer.Option(help="Also measure bridged brokers of this kind.")] = None,
     json: Json = False,
 ) -> None:
     """Measure events per second and round trip through a chain of brokers.
@@ -45,11 +45,11 @@ def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measuremen
     """
     if context.invoked_subcommand is not None:
         return
-    from labctl.bench.chain import Plan, run
+    from labctl.bench.chain import ChainSettings, run
     from labctl.bench.view import chain_table
 
     out = Output(json)
-    plan = Plan(
+    plan = ChainSettings(
         brokers=brokers,
         subscriptions=subscriptions,
         events=events,

@@ -17,7 +17,7 @@ from labctl.output import Output, print_error
 from labctl.testbeds.labs import store
 from labctl.testbeds.labs.lab import Lab
 from labctl.testbeds.providers import provider, provisioning
-from labctl.testbeds.providers.provider import Plan, ProviderError, Released
+from labctl.testbeds.providers.provider import AcquirePlan, ProviderError, Released
 from labctl.testbeds.providers.provisioning import Size
 from labctl.testbeds.ssh import reach
 from labctl.testbeds.testbed import (
@@ -83,7 +83,7 @@ def provision(  # noqa: PLR0913, PLR0917 - each option is one setting of the lab
         return
     began = time.monotonic()
 
-    def show(planned: Lab, plan: Plan) -> None:
+    def show(planned: Lab, plan: AcquirePlan) -> None:
         view.show_plan(out, planned, plan)
 
     with view.host_progress(out) as report:
@@ -107,7 +107,7 @@ def provision(  # noqa: PLR0913, PLR0917 - each option is one setting of the lab
         )
 
 
-def _refuse_shortage(plan: Plan) -> None:
+def _refuse_shortage(plan: AcquirePlan) -> None:
     if plan.shortages:
         raise ProviderError(f"quota exceeded: {'; '.join(plan.shortages)}")
 

@@ -94,7 +94,7 @@ def up(  # noqa: PLR0913, PLR0917 - each option is one setting of the overlay
         ),
         clients=_given(delay_ms=client_delay_ms, sigma=client_sigma, seed=seed),
     )
-    settings = local.Settings(base_port=base_port, timeout_s=timeout_s)
+    settings = local.OverlaySettings(base_port=base_port, timeout_s=timeout_s)
     began = time.monotonic()
     with out.working(f"starting overlay {name}") as report:
         state = local.up(tree, name, settings, report)

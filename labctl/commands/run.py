@@ -16,8 +16,8 @@ from labctl.output import Output
 from labctl.results.problem import ending_with
 
 if TYPE_CHECKING:
-    from labctl.conduct.conductor import Order, Report
-    from labctl.conduct.request import Request, RunRequest
+    from labctl.conduct.conductor import RunOrder, RunSummary
+    from labctl.conduct.request import CellsRequest, RunRequest
     from labctl.run.places import Site
 
 app = typer.Typer(no_args_is_help=True, help="Run experiments.")
@@ -197,7 +197,7 @@ def _run(out: Output, request: RunRequest) -> None:
 
 
 @ending_with(INFRASTRUCTURE)
-def _carry_out(out: Output, request: RunRequest, what: Order, there: Site) -> Report:
+def _carry_out(out: Output, request: RunRequest, what: RunOrder, there: Site) -> RunSummary:
     from labctl.commands.views import run
     from labctl.conduct import conductor
 
@@ -214,7 +214,7 @@ def _carry_out(out: Output, request: RunRequest, what: Order, there: Site) -> Re
 
 
 @contextmanager
-def _place(out: Output, request: Request, what: Order) -> Iterator[Site]:
+def _place(out: Output, request: CellsRequest, what: RunOrder) -> Iterator[Site]:
     """This machine, or a lab that everything is deployed to; nobody else measures there meanwhile."""
     from labctl import topology
     from labctl.experiment import client_processes, selection

@@ -16,7 +16,7 @@ from labctl.output import Output
 DEFAULT_COMMAND = "campaign"
 
 
-class Commands(TyperGroup):
+class SimulateCommands(TyperGroup):
     """Options without a command before them are those of a campaign."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -27,7 +27,7 @@ class Commands(TyperGroup):
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=SimulateCommands,
     subcommand_metavar="[COMMAND] [ARGS]...",
     epilog="Examples: labctl simulate --seeds 0:1000; labctl simulate explore; labctl simulate soak 10000",
 )
@@ -244,13 +244,13 @@ def measure(
     a thousand brokers.
     """
     from labctl.simulate.search import requests
-    from labctl.simulate.search.measure import Delays
+    from labctl.simulate.search.measure import MedianDelays
     from labctl.simulate.views import console
 
     request = requests.Measurement(
         requests.measurable_protocols(protocol),
         requests.sizes(brokers),
-        Delays(client_ms, broker_ms, sigma),
+        MedianDelays(client_ms, broker_ms, sigma),
     )
     _end(console.measure(Output(json), request))
 

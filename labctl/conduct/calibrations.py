@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from labctl.conduct import wait_needed, wait_search
-from labctl.conduct.wait_search import Calibration, Outcome, Procedure
+from labctl.conduct.wait_search import Calibration, Procedure, TrialTransaction
 from labctl.exits import UsageProblem
 from labctl.experiment import client_processes, schedule, selection
 from labctl.experiment.experiment import Cell, Links
@@ -140,7 +140,7 @@ def describe(setting: Setting, calibration: Calibration) -> dict[str, Any]:
 # Making
 
 
-class Bench:
+class TrialRunner:
     """Runs transactions of a cell with a given wait, spread over the placements of its repetitions."""
 
     def __init__(
@@ -153,11 +153,11 @@ class Bench:
         self._say = say
         self._runs = 0
 
-    def run(self, wait_ms: float, transactions: int) -> list[Outcome]:
+    def run(self, wait_ms: float, transactions: int) -> list[TrialTransaction]:
         """Ends at the first that goes wrong."""
         self._runs += 1
         self._say(f"{self._setting.cell.id}: trying a wait of {wait_ms:g} ms")
-        outcomes: list[Outcome] = []
+        outcomes: list[TrialTransaction] = []
         for repetition, share in enumerate(spread(transactions, self._setting.repetitions), start=1):
             job = self._job(repetition, share, wait_ms, ends_at_fault=True)
             ran = self._one(job, lambda folder: None)
@@ -195,7 +195,7 @@ class Bench:
             ends_at_fault=ends_at_fault,
         )
 
-    def _one(self, job: Job, look: Callable[[Path], None]) -> Sequence[client_processes.Record]:
+    def _one(self, job: Job, look: Callable[[Path], None]) -> Sequence[client_processes.TransactionLine]:
         folder = self._scratch / "calibration"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -212,9 +212,9 @@ def make(
     watch: Watch = lambda progress: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Calibration:
-    bench = Bench(setting, site, scratch, watch, say)
+    bench = TrialRunner(setting, site, scratch, watch, say)
     assert setting.cell.step_ms is not None, "only BL-WAIT is calibrated"
-    search = wait_search.Search(bench.run, setting.cell.step_ms, setting.transactions)
+    search = wait_search.WaitSearch(bench.run, setting.cell.step_ms, setting.transactions)
     if setting.procedure == "paper":
         return search.paper()
     return search.from_needs(bench.needs_ms())
@@ -226,9 +226,9 @@ def spread(transactions: int, placements: int) -> list[int]:
     return [transactions // used + (index < transactions % used) for index in range(used)]
 
 
-def _outcome(record: client_processes.Record, repetition: int) -> Outcome:
+def _outcome(record: client_processes.TransactionLine, repetition: int) -> TrialTransaction:
     fault = record.fault or ("" if record.correct else record.outcome or "unknown")
-    return Outcome(
+    return TrialTransaction(
         correct=record.correct is True,
         fault=fault,
         label=f"placement {repetition}, copy {record.copy}, transaction {record.number}",

@@ -22,7 +22,7 @@ from labctl.checks.repetition import Judged
 from labctl.checks.verdict import Answer, worst
 from labctl.conduct import calibrations
 from labctl.conduct.calibrations import Setting, Where
-from labctl.conduct.request import CalibrationRequest, Request, RunRequest
+from labctl.conduct.request import CalibrationRequest, CellsRequest, RunRequest
 from labctl.conduct.wait_search import Procedure
 from labctl.exits import LabError
 from labctl.experiment import experiment, schedule, selection
@@ -45,7 +45,7 @@ class GaveUp(LabError):
     """Too many repetitions have failed one after another."""
 
 
-class Order(Struct, frozen=True):
+class RunOrder(Struct, frozen=True):
     """What the user asked for, resolved."""
 
     name: str
@@ -60,7 +60,7 @@ class Order(Struct, frozen=True):
     where: Where = Where()
     history: Detail = "transactions"
 
-    def at(self, site: Site) -> Order:
+    def at(self, site: Site) -> RunOrder:
         """The same, on these machines."""
         described = site.describe()
         return replace(self, where=Where(described.pop("kind"), described, site.machine()))
@@ -133,7 +133,7 @@ class Order(Struct, frozen=True):
         return {**msgspec.to_builtins(self.links), "stalls": any(cell.stalls for cell in self.cells)}
 
 
-def order(request: Request) -> Order:
+def order(request: CellsRequest) -> RunOrder:
     experiments = experiment.find(request.name)
     everything = list(selection.cells_of(experiments))
     chosen = selection.only(everything, request.only)
@@ -145,7 +145,7 @@ def order(request: Request) -> Order:
         raise experiment.ExperimentError(
             f"an empty matrix: nothing of {request.name} is left with this profile and these options"
         )
-    return Order(
+    return RunOrder(
         name=Path(request.name).stem,
         experiments=experiments,
         cells=tuple(chosen),
@@ -158,7 +158,7 @@ def order(request: Request) -> Order:
     )
 
 
-def order_of_calibrations(request: CalibrationRequest) -> Order:
+def order_of_calibrations(request: CalibrationRequest) -> RunOrder:
     """With the step that was asked for; cells that differ in their steps only are one then."""
     what = order(request)
     if request.step_ms is None:
@@ -167,7 +167,7 @@ def order_of_calibrations(request: CalibrationRequest) -> Order:
     return replace(what, cells=tuple(cells))
 
 
-class View(Protocol):
+class RunView(Protocol):
     """Who watches."""
 
     def say(self, text: str) -> None: ...
@@ -178,7 +178,7 @@ class View(Protocol):
     def failed(self, unit: Unit, reason: str, kept: Path) -> None: ...
 
 
-class Report(Struct, frozen=True):
+class RunSummary(Struct, frozen=True):
     folder: str
     done: int
     """Repetitions that are finished, those of before a resume included."""
@@ -193,15 +193,15 @@ class Report(Struct, frozen=True):
     """By repetition, why it is not valid."""
 
 
-def open_folder(request: RunRequest, what: Order) -> Folder:
+def open_folder(request: RunRequest, what: RunOrder) -> Folder:
     return resume(request.results, what) if request.resume else begin(request.results, what)
 
 
-def begin(root: Path, what: Order) -> Folder:
+def begin(root: Path, what: RunOrder) -> Folder:
     return writing.create(root, what.run())
 
 
-def resume(root: Path, what: Order) -> Folder:
+def resume(root: Path, what: RunOrder) -> Folder:
     folder = resuming.latest(root, what.name)
     resuming.refuse_changes(folder, what.run())
     _refuse_new_calibrations(root, folder, what)
@@ -209,7 +209,7 @@ def resume(root: Path, what: Order) -> Folder:
     return folder
 
 
-def _refuse_new_calibrations(root: Path, folder: Folder, what: Order) -> None:
+def _refuse_new_calibrations(root: Path, folder: Folder, what: RunOrder) -> None:
     for cell in what.cells:
         used = folder.calibration(cell.id) if cell.waits else None
         kept = calibrations.path(root, what.setting(cell))
@@ -220,7 +220,7 @@ def _refuse_new_calibrations(root: Path, folder: Folder, what: Order) -> None:
             )
 
 
-def carry_out(request: RunRequest, folder: Folder, what: Order, site: Site, view: View) -> Report:
+def carry_out(request: RunRequest, folder: Folder, what: RunOrder, site: Site, view: RunView) -> RunSummary:
     """Everything that is not finished. The caller holds the lock."""
     if facts := site.facts():
         write_json(folder.path / layout.HOSTS, facts)
@@ -261,7 +261,7 @@ def carry_out(request: RunRequest, folder: Folder, what: Order, site: Site, view
         view.finished(unit, ran, pace.left_s([each.cell.id for each in todo[place + 1 :]]))
     folder.clear_unfinished()
     everything = [(unit, judged.get(unit.key) or _judged(folder, unit)) for unit in _finished(folder, what)]
-    return Report(
+    return RunSummary(
         str(folder.path),
         len(folder.finished()),
         len(what.units()),
@@ -273,7 +273,7 @@ def carry_out(request: RunRequest, folder: Folder, what: Order, site: Site, view
     )
 
 
-def _finished(folder: Folder, what: Order) -> list[Unit]:
+def _finished(folder: Folder, what: RunOrder) -> list[Unit]:
     done = folder.finished()
     return [unit for unit in what.units() if unit.key in done]
 
@@ -283,7 +283,7 @@ def _judged(folder: Folder, unit: Unit) -> Judged:
 
 
 def _one(
-    folder: Folder, what: Order, unit: Unit, wait_ms: float | None, site: Site, view: View, keep: bool
+    folder: Folder, what: RunOrder, unit: Unit, wait_ms: float | None, site: Site, view: RunView, keep: bool
 ) -> Ran:
     staged = folder.start(*unit.key)
     ran = runner.run(what.job(unit, wait_ms), staged, site, view.progress, keep)
@@ -292,7 +292,7 @@ def _one(
 
 
 def _calibrated(
-    request: RunRequest, folder: Folder, what: Order, site: Site, view: View
+    request: RunRequest, folder: Folder, what: RunOrder, site: Site, view: RunView
 ) -> Mapping[str, float]:
     """Wait by cell; those that are missing are made now. A cell that none can be found for is left out."""
     waiting = [cell for cell in what.cells if cell.waits]
@@ -325,7 +325,7 @@ def _calibrated(
     return found
 
 
-def calibrate(request: CalibrationRequest, what: Order, site: Site, view: View) -> list[dict[str, Any]]:
+def calibrate(request: CalibrationRequest, what: RunOrder, site: Site, view: RunView) -> list[dict[str, Any]]:
     """Anew, for every cell; the artefacts, with what each is for and where it is kept."""
     artefacts: list[dict[str, Any]] = []
     for number, cell in enumerate(what.cells, start=1):

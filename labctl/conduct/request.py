@@ -11,7 +11,7 @@ from labctl.conduct.wait_search import Procedure
 from labctl.experiment.schedule import Profile
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class CellsRequest(Struct, frozen=True, kw_only=True):
     """Which cells, where, and where what comes of them is kept."""
 
     name: str
@@ -32,7 +32,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """How much nodes write down, but for calibrations, which know what they need."""
 
 
-class RunRequest(Request, frozen=True, kw_only=True):
+class RunRequest(CellsRequest, frozen=True, kw_only=True):
     """`labctl run experiment`."""
 
     resume: bool = False
@@ -41,7 +41,7 @@ class RunRequest(Request, frozen=True, kw_only=True):
     """What has failed is left running, for somebody to look at; nothing else is begun."""
 
 
-class CalibrationRequest(Request, frozen=True, kw_only=True):
+class CalibrationRequest(CellsRequest, frozen=True, kw_only=True):
     """`labctl calibrate-wait`."""
 
     procedure: Procedure = "needs"

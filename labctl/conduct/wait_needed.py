@@ -22,7 +22,7 @@ PUBLISHER = "E"
 """Role of the client that publishes what must be routed right."""
 
 
-class Line(Struct):
+class TimedLine(Struct):
     name: str
     time: float
     fields: dict[str, Any]
@@ -32,11 +32,11 @@ Instance = tuple[str, str]
 """Process and instance."""
 
 
-def read(path: Path) -> Iterator[Line]:
-    return lines.read(path, msgspec.json.Decoder(Line).decode, "line of a history")
+def read(path: Path) -> Iterator[TimedLine]:
+    return lines.read(path, msgspec.json.Decoder(TimedLine).decode, "line of a history")
 
 
-def needs_ms(coordinator: Iterable[Line], broker: Iterable[Line]) -> list[float]:
+def needs_ms(coordinator: Iterable[TimedLine], broker: Iterable[TimedLine]) -> list[float]:
     """From the histories of a coordinator and of the publisher's broker: one figure per complete transaction.
 
     The start is the coordinator's first regular operation about an instance.

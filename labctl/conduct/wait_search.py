@@ -27,7 +27,7 @@ class CalibrationFailed(LabError):
     """No wait could be found; the text says how far the search came."""
 
 
-class Outcome(Struct, frozen=True):
+class TrialTransaction(Struct, frozen=True):
     """Of one transaction."""
 
     correct: bool
@@ -37,20 +37,20 @@ class Outcome(Struct, frozen=True):
     """Which one: placement and number."""
 
 
-class Attempt(Struct, frozen=True):
+class Trial(Struct, frozen=True):
     """A run with one wait."""
 
     wait_ms: float
     transactions: int
     correct: int
-    faults: tuple[Outcome, ...] = ()
+    faults: tuple[TrialTransaction, ...] = ()
 
     @property
     def passed(self) -> bool:
         return self.transactions > 0 and not self.faults
 
 
-Run = Callable[[float, int], Sequence[Outcome]]
+Run = Callable[[float, int], Sequence[TrialTransaction]]
 
 
 class Calibration(Struct, frozen=True):
@@ -62,7 +62,7 @@ class Calibration(Struct, frozen=True):
     """The wait one step below, at which a run has failed; None if there is nothing below."""
     failure_rate_upper_bound: float
     confidence: float
-    runs: tuple[Attempt, ...]
+    runs: tuple[Trial, ...]
 
     @property
     def meaning(self) -> str:
@@ -94,7 +94,7 @@ def _at_most(failures: int, trials: int, rate: float) -> float:
     return sum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(failures + 1))
 
 
-class Search:
+class WaitSearch:
     """Waits are whole numbers of steps; each is tried at most once."""
 
     def __init__(self, run: Run, step_ms: float, transactions: int) -> None:
@@ -105,7 +105,7 @@ class Search:
         self._run = run
         self._step_ms = step_ms
         self._transactions = transactions
-        self._tried: dict[int, Attempt] = {}
+        self._tried: dict[int, Trial] = {}
         """By number of steps."""
 
     # The two procedures
@@ -193,8 +193,8 @@ class Search:
         )
 
 
-def _attempt(wait_ms: float, outcomes: Sequence[Outcome]) -> Attempt:
-    return Attempt(
+def _attempt(wait_ms: float, outcomes: Sequence[TrialTransaction]) -> Trial:
+    return Trial(
         wait_ms=wait_ms,
         transactions=len(outcomes),
         correct=sum(outcome.correct for outcome in outcomes),

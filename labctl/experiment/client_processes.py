@@ -42,7 +42,7 @@ class Client(Struct, frozen=True):
     coordinates: bool
 
 
-class Given(Struct, frozen=True):
+class Instructions(Struct, frozen=True):
     """What every client of a repetition is told."""
 
     cell: Cell
@@ -83,7 +83,11 @@ def clients(cell: Cell) -> list[str]:
 
 
 def command(
-    given: Given, client: Client, address: str, folder: PurePath, python: Sequence[str] = (sys.executable,)
+    given: Instructions,
+    client: Client,
+    address: str,
+    folder: PurePath,
+    python: Sequence[str] = (sys.executable,),
 ) -> list[str]:
     """One client; its files go below `folder`, which may be on another machine."""
     cell = given.cell
@@ -133,7 +137,7 @@ def _load(cell: Cell, disruption: Disruption, rates: PurePath) -> dict[str, obje
 # What a coordinator prints
 
 
-class Line(Struct):
+class OutputLine(Struct):
     """One line of a coordinator's output, as far as it interests us."""
 
     event: str = ""
@@ -155,10 +159,10 @@ class Line(Struct):
     summary: dict[str, Any] | None = None
 
 
-_decode = msgspec.json.Decoder(Line).decode
+_decode = msgspec.json.Decoder(OutputLine).decode
 
 
-def parse(text: bytes) -> Line:
+def parse(text: bytes) -> OutputLine:
     try:
         return _decode(text)
     except msgspec.MsgspecError as error:
@@ -168,7 +172,7 @@ def parse(text: bytes) -> Line:
         ) from None
 
 
-class Record(Struct, frozen=True):
+class TransactionLine(Struct, frozen=True):
     """A transaction as it stands in `transactions.jsonl`."""
 
     copy: int
@@ -190,11 +194,11 @@ class Record(Struct, frozen=True):
     received_by: tuple[str, ...] = ()
 
 
-def record(line: Line, given: Given, client: Client) -> Record:
+def record(line: OutputLine, given: Instructions, client: Client) -> TransactionLine:
     assert line.transaction is not None
     cut = suffix(given.cell, client.copy)
     names = tuple(name.removesuffix(cut) for name in line.received_by)
-    return Record(
+    return TransactionLine(
         copy=client.copy,
         number=line.transaction,
         tx=line.tx,
@@ -211,7 +215,7 @@ def record(line: Line, given: Given, client: Client) -> Record:
     )
 
 
-def fault(cell: Cell, line: Line, received_by: Sequence[str]) -> str:
+def fault(cell: Cell, line: OutputLine, received_by: Sequence[str]) -> str:
     """How a transaction went wrong. Without isolation it is always one of two operations that came late."""
     if line.correct is not False:
         return ""
@@ -224,7 +228,7 @@ def fault(cell: Cell, line: Line, received_by: Sequence[str]) -> str:
     return "wrong-recipient"
 
 
-def latencies_ms(records: Sequence[Record]) -> list[float]:
+def latencies_ms(records: Sequence[TransactionLine]) -> list[float]:
     """The paper's: from the start to the agent's acknowledgement; of what is counted."""
     return [
         (r.ack_s - r.start_s) * 1e3

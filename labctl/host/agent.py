@@ -30,7 +30,7 @@ from typing import Any
 from labctl import locks
 from labctl.exits import LabError
 from labctl.host import launcher, machine, ports, processes
-from labctl.host.launcher import Program
+from labctl.host.launcher import Launch
 from labctl.host.processes import Process
 
 MARK = "LABCTL_MARK"
@@ -164,7 +164,7 @@ class Agent:
     ) -> dict[str, Any]:
         """`out`: the file of its standard output; None: what it prints is passed on, line by line."""
         base = Path(folder)
-        program = Program(
+        program = Launch(
             command,
             base,
             errors=base / err,

@@ -17,7 +17,7 @@ LAST_WORDS_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Program:
+class Launch:
     """What is to be started, and where."""
 
     command: Sequence[str]
@@ -47,7 +47,7 @@ class Program:
             }
 
 
-def start(program: Program) -> int:
+def start(program: Launch) -> int:
     """The pid of a process that is meant to outlive us."""
     with program.surroundings() as surroundings:
         process = subprocess.Popen(program.command, **surroundings)

@@ -15,7 +15,7 @@ from typing import Any
 
 from labctl.exits import INFRASTRUCTURE, USAGE, LabError, UsageProblem
 from labctl.host import launcher, ports
-from labctl.host.launcher import Program
+from labctl.host.launcher import Launch
 from labctl.overlay.state import BrokerRecord
 from labctl.retry import look_until
 from labctl.topology import Topology
@@ -37,7 +37,7 @@ class StartError(LabError):
         self.exit_code = exit_code
 
 
-class Child:
+class BrokerProcess:
     """A broker process that we have started."""
 
     def __init__(self, record: BrokerRecord) -> None:
@@ -46,7 +46,7 @@ class Child:
         command = start.broker([sys.executable], record.config)
         # Python looks for modules in the folder first: it holds none that could hide `broker`.
         self.pid = launcher.start(
-            Program(command, Path(record.config).parent, errors=self._log, output=self._log)
+            Launch(command, Path(record.config).parent, errors=self._log, output=self._log)
         )
 
     def check(self) -> None:

@@ -30,7 +30,7 @@ START_TIMEOUT_S = 20.0
 UNRECORDED_WAIT_S = 0.5
 """How long `down` watches for a process that was forked, but not yet written down, when labctl died."""
 
-Report = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 class OverlayError(LabError):
@@ -75,21 +75,21 @@ class Overview(Struct, frozen=True):
         return self.alive > 0 if self.phase == "failed" else self.alive < max(self.brokers, 1)
 
 
-class Settings(Struct, frozen=True):
+class OverlaySettings(Struct, frozen=True):
     common: node_files.Common = node_files.COMMON
     base_port: int | None = None
     """None: any free ports."""
     timeout_s: float = START_TIMEOUT_S
 
 
-DEFAULTS = Settings()
+DEFAULTS = OverlaySettings()
 
 
 def up(
     topology: Topology,
     name: str = "default",
-    settings: Settings = DEFAULTS,
-    report: Report = lambda text: None,
+    settings: OverlaySettings = DEFAULTS,
+    report: Say = lambda text: None,
 ) -> OverlayState:
     """Start every broker; return when each is ready and every link stands. Not from a running loop."""
     with states.locked(name):
@@ -142,7 +142,7 @@ def overview() -> list[Overview]:
 
 
 @contextmanager
-def running(topology: Topology, name: str, settings: Settings = DEFAULTS) -> Iterator[OverlayState]:
+def running(topology: Topology, name: str, settings: OverlaySettings = DEFAULTS) -> Iterator[OverlayState]:
     """An overlay for the length of a block."""
     state = up(topology, name, settings)
     try:
@@ -151,7 +151,7 @@ def running(topology: Topology, name: str, settings: Settings = DEFAULTS) -> Ite
         down(name)
 
 
-def _start(topology: Topology, name: str, settings: Settings, report: Report) -> OverlayState:
+def _start(topology: Topology, name: str, settings: OverlaySettings, report: Say) -> OverlayState:
     deadline = time.monotonic() + settings.timeout_s
     count = len(topology.brokers)
     if settings.base_port is not None:
@@ -168,7 +168,7 @@ def _start(topology: Topology, name: str, settings: Settings, report: Report) ->
     return state
 
 
-def _prepare(topology: Topology, name: str, settings: Settings, ports: Sequence[int]) -> OverlayState:
+def _prepare(topology: Topology, name: str, settings: OverlaySettings, ports: Sequence[int]) -> OverlayState:
     """Everything on disk, before anything runs."""
     folder = states.folder(name)
     addresses = {b: f"{launch.LOOPBACK}:{port}" for b, port in zip(topology.brokers, ports, strict=True)}
@@ -182,10 +182,10 @@ def _prepare(topology: Topology, name: str, settings: Settings, ports: Sequence[
     return state
 
 
-def _spawn(state: OverlayState) -> tuple[list[launch.Child], OverlayState]:
+def _spawn(state: OverlayState) -> tuple[list[launch.BrokerProcess], OverlayState]:
     children = []
     for index, record in enumerate(state.brokers):
-        child = launch.Child(record)
+        child = launch.BrokerProcess(record)
         children.append(child)
         seen = processes.look(child.pid)
         written = replace(record, pid=child.pid, started=seen.started if seen else None)
@@ -194,7 +194,7 @@ def _spawn(state: OverlayState) -> tuple[list[launch.Child], OverlayState]:
     return children, state
 
 
-def _wait_until_linked(topology: Topology, children: Sequence[launch.Child], deadline: float) -> None:
+def _wait_until_linked(topology: Topology, children: Sequence[launch.BrokerProcess], deadline: float) -> None:
     addresses = {child.record.id: child.record.address for child in children}
 
     def look() -> dict[str, launch.Document | str]:

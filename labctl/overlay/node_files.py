@@ -42,7 +42,7 @@ COMMON = Common()
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class NeighbourEntry:
     id: str
     address: str | None
     """None where the neighbour dials us."""
@@ -53,7 +53,7 @@ class Neighbour:
 class Node:
     id: str
     listen: str
-    neighbours: tuple[Neighbour, ...] = ()
+    neighbours: tuple[NeighbourEntry, ...] = ()
     common: Common = COMMON
     client_delay: Delay = NO_DELAY
 
@@ -66,7 +66,7 @@ def plan(topology: Topology, addresses: Mapping[str, str], common: Common = COMM
             id=broker,
             listen=addresses[broker],
             neighbours=tuple(
-                Neighbour(
+                NeighbourEntry(
                     other,
                     addresses[other] if (broker, other) in dialled else None,
                     topology.delay(broker, other),

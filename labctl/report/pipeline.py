@@ -89,7 +89,7 @@ def analyse(spark: SparkSession, root: str, output: str, claims_file: Path, say:
         curves=_curves(tables),
         problems=(*map(str, problems), *unread),
         warnings=tuple(warnings.of_run(run, results, len(problems) + len(unread))),
-        provenance=describe(spark, run, claims_file, time.monotonic() - started),
+        made_with=describe(spark, run, claims_file, time.monotonic() - started),
         calibrations=tuple(waits),
     )
 

@@ -53,7 +53,7 @@ def locked() -> Iterator[None]:
         yield
 
 
-class Member:
+class StartedClient:
     """A client that was started."""
 
     def __init__(self, client: client_processes.Client, post: Post) -> None:
@@ -72,7 +72,7 @@ class Crew:
         self, site: Site, folder: Path, brokers: Sequence[str], clients: Sequence[client_processes.Client]
     ) -> None:
         self.folder = folder
-        self.members: list[Member] = []
+        self.members: list[StartedClient] = []
         self._site = site
         self._brokers = tuple(brokers)
         self._clients = tuple(clients)
@@ -80,7 +80,7 @@ class Crew:
         self._posts = list({post.name: post for post in self._places.values()}.values())
         self._faults: list[LabError] = []
         """Told by `check`, the first one first."""
-        self._lines: list[tuple[Member, client_processes.Line]] = []
+        self._lines: list[tuple[StartedClient, client_processes.OutputLine]] = []
         self._observer: Observer | None = None
         self._observed: list[str] = []
 
@@ -143,7 +143,7 @@ class Crew:
     # Clients
 
     def start_client(
-        self, client: client_processes.Client, given: client_processes.Given, address: str
+        self, client: client_processes.Client, given: client_processes.Instructions, address: str
     ) -> None:
         post = self._places[client.name]
         command = client_processes.command(given, client, address, PurePosixPath(self._at(post)), post.python)
@@ -154,13 +154,13 @@ class Crew:
             None if client.coordinates else os.devnull,
             talks=client.coordinates,
         ).get()
-        self.members.append(Member(client, post))
+        self.members.append(StartedClient(client, post))
 
     @property
-    def coordinators(self) -> list[Member]:
+    def coordinators(self) -> list[StartedClient]:
         return [member for member in self.members if member.client.coordinates]
 
-    def news(self, limit_s: float) -> list[tuple[Member, client_processes.Line]]:
+    def news(self, limit_s: float) -> list[tuple[StartedClient, client_processes.OutputLine]]:
         """What coordinators have printed, or nothing when the time is over or something has ended."""
         self._receive(limit_s)
         lines, self._lines = self._lines, []

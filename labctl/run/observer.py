@@ -20,7 +20,7 @@ SLACK_S = 15.0
 """For the way there and back, and for a machine that is busy."""
 
 
-class NotUp(LabError):
+class OverlayNotUp(LabError):
     """A link, or a lone broker, that lets nothing through."""
 
 
@@ -41,7 +41,7 @@ class Observer:
         """Milliseconds that an event took from a client to one at the neighbour, by `b1>b2`."""
         found = self._request({"prove": addresses, "links": tree.links, "timeout_s": PROVE_S}, PROVE_S)
         if "error" in found:
-            raise NotUp(found["error"])
+            raise OverlayNotUp(found["error"])
         took: dict[str, float] = found["took_ms"]
         return took
 

@@ -1,6 +1,6 @@
 """Where the processes of a run are: hosts with an agent each. The same for this machine and for a lab.
 
-A `Post` is one host as far as a run needs it. `Local` is this machine, with one post; a lab's hosts are in
+A `Post` is one host as far as a run needs it. `LocalSite` is this machine, with one post; a lab's hosts are in
 `labctl.testbeds.remote.places`.
 """
 
@@ -112,7 +112,7 @@ class _Process:
         return lines[-1] if lines else ""
 
 
-class Local:
+class LocalSite:
     """This machine: one post, whose agent works in the folders of the result itself."""
 
     def __init__(self) -> None:
@@ -162,9 +162,9 @@ def _environment() -> dict[str, str]:
 
 
 @contextmanager
-def local() -> Iterator[Local]:
+def local() -> Iterator[LocalSite]:
     """This machine, for the length of a block; what an earlier run has left on it is stopped first."""
-    site = Local()
+    site = LocalSite()
     try:
         yield site
     finally:

@@ -21,7 +21,7 @@ from client.scenarios.stage import Disruption
 from labctl.checks.repetition import Judged
 from labctl.exits import LabError
 from labctl.experiment import client_processes
-from labctl.experiment.client_processes import Given, Line, Record
+from labctl.experiment.client_processes import Instructions, OutputLine, TransactionLine
 from labctl.experiment.experiment import Links
 from labctl.experiment.schedule import Unit
 from labctl.host.machine import stolen_share
@@ -30,7 +30,7 @@ from labctl.results import accounts, layout
 from labctl.results.documents import write_json
 from labctl.results.writing import now
 from labctl.retry import look_until
-from labctl.run.crew import Crew, CrewError, Member
+from labctl.run.crew import Crew, CrewError, StartedClient
 from labctl.run.places import Site
 from labctl.topology import Topology, standard
 
@@ -77,7 +77,7 @@ Watch = Callable[[Progress], None]
 
 
 class Ran(Struct, frozen=True):
-    records: tuple[Record, ...]
+    records: tuple[TransactionLine, ...]
     seconds: float
     """All of it, start and stop included."""
     judged: Judged | None = None
@@ -168,11 +168,11 @@ def _tree(job: Job) -> Topology:
     )
 
 
-def given_to_clients(job: Job) -> Given:
+def given_to_clients(job: Job) -> Instructions:
     cell = job.unit.cell
     is_disruption = cell.scenario == "disruption"
     transactions = job.disruption.rounds * job.disruption.instances if is_disruption else job.transactions
-    given = Given(
+    given = Instructions(
         cell=cell,
         transactions=transactions,
         # Of disruption the first round, which measures the capacity, belongs to the warm-up.
@@ -189,7 +189,9 @@ def given_to_clients(job: Job) -> Given:
 class _Play:
     """From ready to the last word."""
 
-    def __init__(self, crew: Crew, given: Given, job: Job, addresses: dict[str, str], watch: Watch) -> None:
+    def __init__(
+        self, crew: Crew, given: Instructions, job: Job, addresses: dict[str, str], watch: Watch
+    ) -> None:
         self._crew = crew
         self.given = given
         self._job = job
@@ -198,14 +200,14 @@ class _Play:
         self._points: dict[str, set[str]] = {}
         self._ended: list[tuple[float, float | None]] = []
         """When transactions ended, and their latency."""
-        self._final: list[Record] = []
+        self._final: list[TransactionLine] = []
         self._summaries: dict[str, dict[str, Any]] = {}
         self._is_stopped = False
         self._total = (given.transactions + given.warm_up) * given.cell.copies
         self.messages: dict[str, Traffic] = {}
         self.counting_s = 0.0
 
-    def run(self) -> list[Record]:
+    def run(self) -> list[TransactionLine]:
         self._watch(Progress("waiting for clients"))
         self._reach("ready", READY_S)
         if self.given.warm_up:
@@ -254,7 +256,7 @@ class _Play:
         there = self._points.get(point, set())
         return ", ".join(m.client.name for m in self._crew.coordinators if m.client.name not in there)
 
-    def _take(self, member: Member, line: Line) -> None:
+    def _take(self, member: StartedClient, line: OutputLine) -> None:
         if line.summary is not None:
             self._summaries[member.client.name] = line.summary
         elif line.event == "transaction":
@@ -264,7 +266,7 @@ class _Play:
         elif line.transaction is not None:
             self._final.append(client_processes.record(line, self.given, member.client))
 
-    def _note(self, line: Line) -> None:
+    def _note(self, line: OutputLine) -> None:
         self._ended.append((time.monotonic(), line.latency_ms))
         if line.wrong and self._job.ends_at_fault and not self._is_stopped:
             self._is_stopped = True
@@ -351,6 +353,6 @@ def _keep_rates(folder: Path) -> None:
     shutil.rmtree(folder / layout.RATES)
 
 
-def _write_lines(path: Path, records: list[Record]) -> None:
+def _write_lines(path: Path, records: list[TransactionLine]) -> None:
     encoded = [msgspec.json.encode(record) for record in records]
     path.write_bytes(b"".join(line + b"\n" for line in encoded))

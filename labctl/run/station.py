@@ -30,7 +30,7 @@ class StationError(LabError):
     """A host's agent could not do what it was asked for."""
 
 
-class Pipe(Protocol):
+class AgentLine(Protocol):
     def send(self, data: bytes) -> None: ...
     def receive(self) -> bytes:
         """Whatever has come; nothing when the line has ended."""
@@ -47,7 +47,7 @@ class Said(Struct, frozen=True):
     text: str
 
 
-class Ended(Struct, frozen=True):
+class ProcessEnd(Struct, frozen=True):
     name: str
     code: int
     last: str
@@ -59,7 +59,7 @@ class Lost(Struct, frozen=True):
     why: str
 
 
-News = Said | Ended | Lost
+News = Said | ProcessEnd | Lost
 
 
 class Answer:
@@ -86,7 +86,7 @@ class Answer:
 class Station:
     """The agent of one host."""
 
-    def __init__(self, host: str, pipe: Pipe, inbox: queue.SimpleQueue[News]) -> None:
+    def __init__(self, host: str, pipe: AgentLine, inbox: queue.SimpleQueue[News]) -> None:
         self.host = host
         self.why = ""
         self.left: list[str] = []
@@ -161,7 +161,7 @@ class Station:
         elif "line" in message:
             self._inbox.put(Said(message["line"], message["text"]))
         elif "ended" in message:
-            self._inbox.put(Ended(message["ended"], message["code"], message["last"]))
+            self._inbox.put(ProcessEnd(message["ended"], message["code"], message["last"]))
         else:
             with self._guard:
                 answer = self._waiting.pop(message["re"], None)

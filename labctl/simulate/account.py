@@ -27,7 +27,7 @@ Way = tuple[Hop, Hop, int]
 """A direction of a link, and the incarnation of the client at one of its ends (0: between brokers)."""
 
 
-class Account:
+class ExpectedArrivals:
     """What must arrive, by the words of cores and clients alone."""
 
     def __init__(self) -> None:

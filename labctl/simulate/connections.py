@@ -102,7 +102,7 @@ class End:
             self.other.holder.receive(self.other, sent, data)
 
 
-class Connection:
+class SimConnection:
     def __init__(self, network: Network, dialler: Holder, acceptor: Holder) -> None:
         self._network = network
         self.end, other = End(network, dialler), End(network, acceptor)

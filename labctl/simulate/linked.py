@@ -18,9 +18,9 @@ from broker.protocol.link import Link
 from broker.protocol.wire import AnyMessage
 from broker.routing.joining import ClientArrived, ClientAway, ClientBack, ClientGone
 from labctl.checks.verdict import Verdict
-from labctl.simulate.account import Account
+from labctl.simulate.account import ExpectedArrivals
 from labctl.simulate.clients import SimClient
-from labctl.simulate.connections import Connection, End, SimClock
+from labctl.simulate.connections import End, SimClock, SimConnection
 from labctl.simulate.nodes import SILENCE_S, BrokerNode, ClientNode
 from labctl.simulate.programs.programs import Conditions
 from labctl.simulate.world import Passage, Tree, World
@@ -41,10 +41,10 @@ class LinkedWorld(World):
     ) -> None:
         """`window_bytes`: how much may be under way on a link, and twice as much wait, before others must wait."""
         self.window_bytes = window_bytes
-        self.account = Account()
+        self.account = ExpectedArrivals()
         self.nodes: dict[str, BrokerNode] = {}
         self._client_nodes: dict[Hop, ClientNode] = {}
-        self._connections: dict[tuple[Hop, Hop], Connection] = {}
+        self._connections: dict[tuple[Hop, Hop], SimConnection] = {}
         """The newest of each link, whose first end has dialled."""
         self._restored: dict[tuple[Hop, Hop], float] = {}
         self._chance = Random(f"connections {seed}")
@@ -94,7 +94,7 @@ class LinkedWorld(World):
 
     def connected(self, dialler: BrokerNode | ClientNode, hop: Hop) -> End:
         link = (dialler.hop, hop)
-        connection = self._connections[link] = Connection(self, dialler, self.nodes[name_of(hop)])
+        connection = self._connections[link] = SimConnection(self, dialler, self.nodes[name_of(hop)])
         return connection.end
 
     def dials(self, hop: Hop, end: End) -> bool:

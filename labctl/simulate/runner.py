@@ -28,7 +28,7 @@ from labctl.simulate.programs.programs import (
     Fault,
     Op,
     Program,
-    Regular,
+    RegularProgram,
     TxProgram,
     as_plan,
     label_of,
@@ -49,7 +49,7 @@ AGAIN_S = 1e-3
 """So long a client waits that was refused because its id is in use."""
 
 
-class Result(Struct):
+class SimResult(Struct):
     world: World
     history: History
     verdicts: list[Verdict]
@@ -60,7 +60,7 @@ class Result(Struct):
         return [(v.property, text) for v in self.verdicts for text in v.faults]
 
 
-class Run:
+class SimRun:
     def __init__(self, program: Program, traces: bool = False, make_world: MakeWorld | None = None) -> None:
         self._program = program
         self._tcms = labelled(program)
@@ -78,7 +78,7 @@ class Run:
         self.world.live_under(conditions)
         self.errors: list[str] = []
 
-    def execute(self) -> Result:
+    def execute(self) -> SimResult:
         self.prepare()
         before = self.world.messages
         self.play()
@@ -124,7 +124,7 @@ class Run:
     def begin(self, number: int, transaction: TxProgram) -> None:
         self.world.spawn(self.transact(number, transaction))
 
-    def begin_regular(self, piece: Regular) -> None:
+    def begin_regular(self, piece: RegularProgram) -> None:
         self.world.spawn(self._regular(piece))
 
     def strike(self, fault: Fault) -> None:
@@ -213,7 +213,7 @@ class Run:
     def _who(op: Op, client: str) -> str:
         return client if client in dict(op.nested) else "*"
 
-    async def _regular(self, piece: Regular) -> None:
+    async def _regular(self, piece: RegularProgram) -> None:
         client = self.world.clients[piece.client]
         try:
             await client.arrived()
@@ -227,7 +227,7 @@ class Run:
 
     # Judgement
 
-    def judge(self, messages: int) -> Result:
+    def judge(self, messages: int) -> SimResult:
         world, program = self.world, self._program
         history = read(world.moments)
         states = {name: broker.state for name, broker in world.brokers.items()}
@@ -247,7 +247,7 @@ class Run:
         ]
         if isinstance(world, LinkedWorld):
             verdicts.append(world.verdict())
-        return Result(world, history, verdicts, messages)
+        return SimResult(world, history, verdicts, messages)
 
     def _is_patient(self) -> bool:
         """Whether no transaction can have been slow by delays alone, nor by those that it waited for."""
@@ -293,5 +293,5 @@ async def regular(client: SimClient, op: Op) -> None:
         pass  # a publication that is not advertised
 
 
-def simulate(program: Program, traces: bool = False) -> Result:
-    return Run(program, traces).execute()
+def simulate(program: Program, traces: bool = False) -> SimResult:
+    return SimRun(program, traces).execute()

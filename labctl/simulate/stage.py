@@ -8,7 +8,7 @@ from typing import Any
 
 from client.core.frames import Frame, Tcm
 from client.core.session import Delivery
-from client.scenarios.attempts import Report
+from client.scenarios.attempts import CoordinatorReport
 from client.scenarios.cases import consolidation, dispatching
 from client.scenarios.roles import Coordinator, Role
 from client.scenarios.stage import Cast, Options, Stage
@@ -59,7 +59,7 @@ class Play:
         return client
 
     @property
-    def report(self) -> Report:
+    def report(self) -> CoordinatorReport:
         coordinator = self.roles[self.cast.coordinator]
         assert isinstance(coordinator, Coordinator)
         return coordinator.report
@@ -78,7 +78,9 @@ class Play:
         return Stage(client, client, lambda: world.now, call_later)
 
 
-def play(world: World, scenario: str, homes: Mapping[str, str], options: Options, suffix: str = "") -> Report:
+def play(
+    world: World, scenario: str, homes: Mapping[str, str], options: Options, suffix: str = ""
+) -> CoordinatorReport:
     """From the first word to the last; raises what a role raised."""
     found = Play(world, scenario, homes, options, suffix)
     found.begin()

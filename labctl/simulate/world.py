@@ -1,7 +1,7 @@
 """An overlay of broker cores and client sessions under a simulated network and clock.
 
 Links are reliable and FIFO, with a delay for each message; everything happens in the order of virtual
-time, so one seed is one schedule. What happens is recorded like in a real run (`Moment`).
+time, so one seed is one schedule. What happens is recorded like in a real run (`SimMoment`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Happening = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 TIDYING = frozenset({Over, Forget})
 
 
-class Moment(NamedTuple):
+class SimMoment(NamedTuple):
     """Something that happened at a node; `number` counts there."""
 
     node: str
@@ -105,7 +105,7 @@ class World:
         self.messages = 0
         self.tidying = 0
         """Of these, those by which brokers tidy up behind transactions, for many of them together where they can."""
-        self.moments: list[Moment] = []
+        self.moments: list[SimMoment] = []
         self.passages: list[Passage] = []
         self.strays: list[Stray] = []
         self.longest_s = 0.0
@@ -332,7 +332,7 @@ class World:
     def record(self, node: str, name: str, fields: dict[str, Any]) -> None:
         if self.keeps_history:
             number = self._numbers[node] = self._numbers.get(node, 0) + 1
-            self.moments.append(Moment(node, number, self.now, name, fields))
+            self.moments.append(SimMoment(node, number, self.now, name, fields))
 
     def link_count(self, source: Hop, target: Hop) -> int:
         return self._link_counts.get((source, target), 0)

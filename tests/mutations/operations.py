@@ -9,8 +9,8 @@ import pytest
 from broker.protocol.dtx import TxAck
 from broker.routing.prt import PRT
 from broker.routing.ready import ProtocolError, Ready
-from broker.transactions.dtx.context import Entry
-from broker.transactions.dtx.decisions import Decisions
+from broker.transactions.dtx.context import OpenOperation
+from broker.transactions.dtx.decisions import DtxDecisions
 from broker.transactions.dtx.machine import Dtx
 from broker.transactions.dtx.operations import Operations
 from broker.transactions.dtx.view import View
@@ -20,7 +20,9 @@ from tests.mutations.patching import replace
 def leaf_never_acknowledges(patch: pytest.MonkeyPatch) -> None:
     """D-TX A1 (H1): an operation that goes no further is acknowledged at once."""
 
-    def expect(original: Any, self: Operations, context: Any, op: int, entry: Entry, ready: Ready) -> None:
+    def expect(
+        original: Any, self: Operations, context: Any, op: int, entry: OpenOperation, ready: Ready
+    ) -> None:
         if entry.pending:
             original(self, context, op, entry, ready)
 
@@ -43,7 +45,9 @@ def first_acknowledgement_is_enough(patch: pytest.MonkeyPatch) -> None:
 def acknowledged_on_arrival(patch: pytest.MonkeyPatch) -> None:
     """D-TX A1 (H1): an operation is acknowledged when it is done, not when it has come."""
 
-    def expect(original: Any, self: Operations, context: Any, op: int, entry: Entry, ready: Ready) -> None:
+    def expect(
+        original: Any, self: Operations, context: Any, op: int, entry: OpenOperation, ready: Ready
+    ) -> None:
         entry.pending.clear()
         original(self, context, op, entry, ready)
 
@@ -140,11 +144,11 @@ def no_tombs(patch: pytest.MonkeyPatch) -> None:
 def tombs_do_not_wait_for_clients(patch: pytest.MonkeyPatch) -> None:
     """D-TX A14 (H15): a tomb stays until the participants have answered too."""
 
-    def bury(original: Any, self: Decisions, tx: str, ready: Ready) -> None:
+    def bury(original: Any, self: DtxDecisions, tx: str, ready: Ready) -> None:
         self.tombs[tx].clients.clear()
         original(self, tx, ready)
 
-    replace(patch, Decisions, "_bury", bury)
+    replace(patch, DtxDecisions, "_bury", bury)
 
 
 def edge_does_not_act_for_a_lost_coordinator(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from broker.routing.srt import SRT
 from broker.routing.tables import Routing
 from broker.transactions.dtx import order as order_module
 from broker.transactions.dtx.context import Footprint, Logged
-from broker.transactions.dtx.decisions import Decisions
+from broker.transactions.dtx.decisions import DtxDecisions
 from broker.transactions.dtx.machine import Dtx
 from broker.transactions.dtx.operations import Operations
 from broker.transactions.dtx.order import Order
@@ -32,7 +32,7 @@ def merge_replaces_the_tables(patch: pytest.MonkeyPatch) -> None:
         seen[id(self.decisions), message.tx] = {id(record) for record in records(self._routing)}
         return answer
 
-    def merge(original: Any, self: Decisions, context: Any) -> Ready:
+    def merge(original: Any, self: DtxDecisions, context: Any) -> Ready:
         answer: Ready = original(self, context)
         own = {(record.client, record.stamp) for record, _ in context.view.own}
         for record in records(self._routing):
@@ -42,7 +42,7 @@ def merge_replaces_the_tables(patch: pytest.MonkeyPatch) -> None:
         return answer
 
     replace(patch, Dtx, "_begin", begin)
-    replace(patch, Decisions, "_merge", merge)
+    replace(patch, DtxDecisions, "_merge", merge)
 
 
 def validation_without_own_writes(patch: pytest.MonkeyPatch) -> None:
@@ -180,12 +180,12 @@ def newer_regular_operations_are_overlooked(patch: pytest.MonkeyPatch) -> None:
 def no_repair_at_commit(patch: pytest.MonkeyPatch) -> None:
     """D-TX A12 (H13): what neighbours lack of a merged transaction is sent with its commit."""
 
-    def merge(original: Any, self: Decisions, context: Any) -> Ready:
+    def merge(original: Any, self: DtxDecisions, context: Any) -> Ready:
         answer: Ready = original(self, context)
         answer.sends.clear()
         return answer
 
-    replace(patch, Decisions, "_merge", merge)
+    replace(patch, DtxDecisions, "_merge", merge)
 
 
 def admission_is_not_validated(patch: pytest.MonkeyPatch) -> None:
@@ -196,13 +196,13 @@ def admission_is_not_validated(patch: pytest.MonkeyPatch) -> None:
 def contexts_stay_after_an_abort(patch: pytest.MonkeyPatch) -> None:
     """D-TX 2.11: an aborted transaction leaves nothing behind, and nobody waits for it."""
 
-    def end(original: Any, self: Decisions, context: Any, tomb: Any, message: Any) -> Ready:
+    def end(original: Any, self: DtxDecisions, context: Any, tomb: Any, message: Any) -> Ready:
         answer: Ready = original(self, context, tomb, message)
         if not tomb.committed and not context.is_decided_here:
             self._order.contexts[context.tx] = context
         return answer
 
-    replace(patch, Decisions, "_end", end)
+    replace(patch, DtxDecisions, "_end", end)
 
 
 def votes_of_others_do_not_count(patch: pytest.MonkeyPatch) -> None:
@@ -218,20 +218,20 @@ def votes_of_others_do_not_count(patch: pytest.MonkeyPatch) -> None:
 def participants_are_not_told(patch: pytest.MonkeyPatch) -> None:
     """D-TX 2.5: the decision goes to the participants, not to brokers alone."""
 
-    def end(original: Any, self: Decisions, context: Any, tomb: Any, message: Any) -> Ready:
+    def end(original: Any, self: DtxDecisions, context: Any, tomb: Any, message: Any) -> Ready:
         context.participants.clear()
         answer: Ready = original(self, context, tomb, message)
         return answer
 
-    replace(patch, Decisions, "_end", end)
+    replace(patch, DtxDecisions, "_end", end)
 
 
 def abort_is_not_passed_on(patch: pytest.MonkeyPatch) -> None:
     """D-TX 2.5: every broker learns of an abort."""
 
-    def abort(original: Any, self: Decisions, *arguments: Any) -> Ready:
+    def abort(original: Any, self: DtxDecisions, *arguments: Any) -> Ready:
         answer: Ready = original(self, *arguments)
         answer.sends = [pair for pair in answer.sends if type(pair[1]).__name__ != "Abort"]
         return answer
 
-    replace(patch, Decisions, "abort", abort)
+    replace(patch, DtxDecisions, "abort", abort)

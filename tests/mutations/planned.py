@@ -17,10 +17,10 @@ from broker.routing.srt import SRT
 from broker.routing.tables import Routing
 from broker.transactions.stx import machine as stx_module
 from broker.transactions.stx import planning
-from broker.transactions.stx.decisions import Decisions
+from broker.transactions.stx.decisions import StxDecisions
 from broker.transactions.stx.execution import Execution
 from broker.transactions.stx.machine import Stx
-from broker.transactions.stx.steps import Steps
+from broker.transactions.stx.steps import Stepping
 from tests.mutations.patching import always, replace
 
 TABLES = ("adv", "uadv", "sub", "usub")
@@ -75,7 +75,7 @@ def echoes_do_not_wait(patch: pytest.MonkeyPatch) -> None:
     """S-TX A5 (H4): an echo comes back from all brokers, not from the nearest."""
 
     def record(
-        original: Any, self: Steps, execution: Execution, message: Any, source: str, ready: Ready
+        original: Any, self: Stepping, execution: Execution, message: Any, source: str, ready: Ready
     ) -> None:
         original(self, execution, message, source, ready)
         echo = execution.echoes.get(message.planned.step)
@@ -83,22 +83,22 @@ def echoes_do_not_wait(patch: pytest.MonkeyPatch) -> None:
             echo.awaiting.clear()
             self._settle_echo(execution, message.planned.step, ready)
 
-    replace(patch, Steps, "_record", record)
+    replace(patch, Stepping, "_record", record)
 
 
 def news_overtakes_publications(patch: pytest.MonkeyPatch) -> None:
     """S-TX A7: the news that a publication has left does not overtake it."""
 
-    def done(_: Any, self: Steps, __: str, message: Any) -> Ready:
+    def done(_: Any, self: Stepping, __: str, message: Any) -> Ready:
         return Ready([(self._way(message), message)], [])
 
-    replace(patch, Steps, "done", done)
+    replace(patch, Stepping, "done", done)
 
 
 def controls_reach_everybody(patch: pytest.MonkeyPatch) -> None:
     """S-TX A10 (H13): a tcm is for its target alone."""
 
-    def control(original: Any, self: Steps, execution: Execution, message: Any, ready: Ready) -> Any:
+    def control(original: Any, self: Stepping, execution: Execution, message: Any, ready: Ready) -> Any:
         void = original(self, execution, message, ready)
         if self._state.hop_to(message.planned.target) == client_hop(message.planned.target):
             for client in self._state.guests:
@@ -107,14 +107,14 @@ def controls_reach_everybody(patch: pytest.MonkeyPatch) -> None:
                     ready.sends.append((client_hop(client), message))
         return void
 
-    replace(patch, Steps, "_control", control)
+    replace(patch, Stepping, "_control", control)
 
 
 def aborts_compensate(patch: pytest.MonkeyPatch) -> None:
     """S-TX A12 (H10): an abort takes records out by their tag, instead of issuing the opposite."""
     opposite: dict[str, Any] = {"adv": "uadv", "uadv": "adv", "sub": "usub", "usub": "sub"}
 
-    def undo(original: Any, self: Decisions, execution: Execution, source: str, reason: str) -> Ready:
+    def undo(original: Any, self: StxDecisions, execution: Execution, source: str, reason: str) -> Ready:
         ours = [
             (record, client_hop(record.client))
             for _, record in (*self._routing.srt, *self._routing.prt)
@@ -130,19 +130,19 @@ def aborts_compensate(patch: pytest.MonkeyPatch) -> None:
             answer.sends += self._routing.apply(inverse, hop)
         return answer
 
-    replace(patch, Decisions, "undo", undo)
+    replace(patch, StxDecisions, "undo", undo)
 
 
 def aborts_wait_for_the_missing(patch: pytest.MonkeyPatch) -> None:
     """S-TX (H11): an abort never waits for steps."""
 
-    def undo(original: Any, self: Decisions, execution: Execution, source: str, reason: str) -> Ready:
+    def undo(original: Any, self: StxDecisions, execution: Execution, source: str, reason: str) -> Ready:
         if any(execution.owed.values()) or execution.buffer:
             return Ready([], [])
         answer: Ready = original(self, execution, source, reason)
         return answer
 
-    replace(patch, Decisions, "undo", undo)
+    replace(patch, StxDecisions, "undo", undo)
 
 
 def attracted_steps_are_not_recognised(patch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def void_steps_do_not_spoil_a_vote(patch: pytest.MonkeyPatch) -> None:
     """S-TX safe (H12): a broker that knows of a missing step votes no."""
 
     def ask(
-        original: Any, self: Decisions, execution: Execution, message: Any, source: str, ready: Ready
+        original: Any, self: StxDecisions, execution: Execution, message: Any, source: str, ready: Ready
     ) -> None:
         execution.bad = ""
         original(self, execution, message, source, ready)
@@ -201,7 +201,7 @@ def void_steps_do_not_spoil_a_vote(patch: pytest.MonkeyPatch) -> None:
         answer.sends = [pair for pair in answer.sends if type(pair[1]).__name__ != "StepFailed"]
         return answer
 
-    replace(patch, Decisions, "ask", ask)
+    replace(patch, StxDecisions, "ask", ask)
     replace(patch, Stx, "_void", void)
 
 

@@ -17,13 +17,13 @@ from broker.routing.srt import SRT
 from broker.routing.state import BrokerState
 from broker.routing.tables import Routing
 from broker.transactions.dtx.context import Context
-from broker.transactions.dtx.decisions import Decisions
+from broker.transactions.dtx.decisions import DtxDecisions
 from broker.transactions.dtx.machine import Dtx
 from broker.transactions.dtx.operations import Operations
 from broker.transactions.dtx.order import Order
 from broker.transactions.stx import machine as stx_module
-from broker.transactions.stx.decisions import Decisions as StxDecisions
-from broker.transactions.stx.steps import Steps
+from broker.transactions.stx.decisions import StxDecisions
+from broker.transactions.stx.steps import Stepping
 from tests.mutations.patching import always, replace
 
 # The last answer
@@ -71,27 +71,27 @@ def votes_on_plans_end_with_the_first_answer(patch: pytest.MonkeyPatch) -> None:
 def echoes_end_with_the_first_answer(patch: pytest.MonkeyPatch) -> None:
     """S-TX (H4): an advertisement is echoed when all brokers behind have it."""
 
-    def echo(original: Any, self: Steps, source: str, message: StepEcho) -> Ready:
+    def echo(original: Any, self: Stepping, source: str, message: StepEcho) -> Ready:
         execution = self._open.get(message.tx)
         if execution is not None and message.step in execution.echoes:
             execution.echoes[message.step].awaiting &= {source}
         answer: Ready = original(self, source, message)
         return answer
 
-    replace(patch, Steps, "echo", echo)
+    replace(patch, Stepping, "echo", echo)
 
 
 def ends_are_answered_with_the_first_answer(patch: pytest.MonkeyPatch) -> None:
     """D-TX A14: a tomb stays until everybody that was told has answered."""
 
-    def ended(original: Any, self: Decisions, source: str, message: Any) -> Ready:
+    def ended(original: Any, self: DtxDecisions, source: str, message: Any) -> Ready:
         tomb = self.tombs.get(message.tx)
         if tomb is not None and source in tomb.brokers:
             tomb.brokers &= {source}
         answer: Ready = original(self, source, message)
         return answer
 
-    replace(patch, Decisions, "ended", ended)
+    replace(patch, DtxDecisions, "ended", ended)
 
 
 def ends_of_plans_are_answered_with_the_first_answer(patch: pytest.MonkeyPatch) -> None:
@@ -110,12 +110,12 @@ def ends_of_plans_are_answered_with_the_first_answer(patch: pytest.MonkeyPatch) 
 def commits_go_before_repairs(patch: pytest.MonkeyPatch) -> None:
     """D-TX A12 (H13): what neighbours lack is sent before the commit is forwarded."""
 
-    def commit(original: Any, self: Decisions, context: Context, source: str) -> Ready:
+    def commit(original: Any, self: DtxDecisions, context: Context, source: str) -> Ready:
         answer: Ready = original(self, context, source)
         answer.sends.sort(key=lambda pair: type(pair[1]) is not Commit)
         return answer
 
-    replace(patch, Decisions, "commit", commit)
+    replace(patch, DtxDecisions, "commit", commit)
 
 
 # What is forgotten

@@ -13,10 +13,10 @@ from broker.routing.compaction import Compaction
 from broker.routing.retirement import Retirement
 from broker.routing.tables import Routing
 from broker.transactions.dtx.context import Context
-from broker.transactions.dtx.decisions import Decisions
+from broker.transactions.dtx.decisions import DtxDecisions
 from broker.transactions.dtx.machine import Dtx
 from broker.transactions.dtx.order import Order
-from broker.transactions.stx.decisions import Decisions as StxDecisions
+from broker.transactions.stx.decisions import StxDecisions
 from tests.mutations.patching import always, replace
 
 
@@ -73,7 +73,7 @@ def what_is_hidden_is_hidden_from_everybody(patch: pytest.MonkeyPatch) -> None:
 def the_first_answer_means_that_it_is_over(patch: pytest.MonkeyPatch) -> None:
     """D-TX A20 (H19): it is over when all brokers have committed."""
 
-    def ended(original: Any, self: Decisions, source: str, message: Any) -> Any:
+    def ended(original: Any, self: DtxDecisions, source: str, message: Any) -> Any:
         tomb = self.tombs.get(message.tx)
         if tomb is not None and tomb.is_home:
             tomb.is_home = False
@@ -83,7 +83,7 @@ def the_first_answer_means_that_it_is_over(patch: pytest.MonkeyPatch) -> None:
             return ready
         return original(self, source, message)
 
-    replace(patch, Decisions, "ended", ended)
+    replace(patch, DtxDecisions, "ended", ended)
 
 
 def nobody_is_told_that_it_is_over(patch: pytest.MonkeyPatch) -> None:

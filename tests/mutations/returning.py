@@ -15,7 +15,7 @@ from broker.transactions.stx import planning as planning_module
 from broker.transactions.stx import steps as steps_module
 from broker.transactions.stx.execution import Execution
 from broker.transactions.stx.machine import Stx
-from broker.transactions.stx.steps import Steps
+from broker.transactions.stx.steps import Stepping
 from tests.mutations.patching import replace
 
 
@@ -35,14 +35,14 @@ def plans_ask_who_has_not_joined(patch: pytest.MonkeyPatch) -> None:
 
 
 def _joined_at_once(patch: pytest.MonkeyPatch) -> None:
-    def control(original: Any, self: Steps, execution: Execution, message: Any, ready: Any) -> Any:
+    def control(original: Any, self: Stepping, execution: Execution, message: Any, ready: Any) -> Any:
         guest = self._state.guests.get(message.planned.target, Guest(0))
         joined, guest.joined = guest.joined, True
         void = original(self, execution, message, ready)
         guest.joined = joined
         return void
 
-    replace(patch, Steps, "_control", control)
+    replace(patch, Stepping, "_control", control)
 
 
 def steps_of_a_former_life_are_awaited(patch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ from broker.routing.publications import NOTHING, Publications
 from broker.routing.srt import SRT
 from broker.routing.state import BrokerState, Guest
 from broker.routing.tables import Routing
-from broker.transactions.dtx.decisions import Decisions
+from broker.transactions.dtx.decisions import DtxDecisions
 from broker.transactions.dtx.machine import Dtx
 from broker.transactions.dtx.operations import Operations
-from broker.transactions.stx.decisions import Decisions as StxDecisions
+from broker.transactions.stx.decisions import StxDecisions
 from broker.transactions.stx.machine import Stx
 from client.core.advertised import Advertised
 from client.core.plans import Plans
@@ -153,14 +153,14 @@ def batches_do_not_see_undecided_subscriptions(patch: pytest.MonkeyPatch) -> Non
 def owners_go_when_the_home_commits(patch: pytest.MonkeyPatch) -> None:
     """D-TX A20 (H19): the old owner is taken from when all brokers have committed, and not when the first has."""
 
-    def commit(original: Any, self: Decisions, context: Any, source: str) -> Any:
+    def commit(original: Any, self: DtxDecisions, context: Any, source: str) -> Any:
         ready = original(self, context, source)
         if context.is_decided_here:
             self._state.retirement.ended(context.tx)
             ready += self._state.retirement.tell()
         return ready
 
-    replace(patch, Decisions, "commit", commit)
+    replace(patch, DtxDecisions, "commit", commit)
 
 
 # Answers
@@ -254,14 +254,14 @@ def a_no_to_a_plan_is_told_as_a_yes(patch: pytest.MonkeyPatch) -> None:
 def committed_is_told_before_brokers_have(patch: pytest.MonkeyPatch) -> None:
     """D-TX 3.3: when `commit()` returns every broker has committed."""
 
-    def bury(original: Any, self: Decisions, tx: str, ready: Any) -> None:
+    def bury(original: Any, self: DtxDecisions, tx: str, ready: Any) -> None:
         tomb = self.tombs[tx]
         if tomb.origin:
             ready.sends.append((tomb.origin, Ended(tx, tomb.committed, tomb.reason)))
             tomb.origin = ""
         original(self, tx, ready)
 
-    replace(patch, Decisions, "_bury", bury)
+    replace(patch, DtxDecisions, "_bury", bury)
 
 
 def plans_have_ended_before_receivers_have_it(patch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ from broker.protocol.stx import (
 )
 from broker.protocol.vocabulary import NO_KEY, PROTOCOLS, Key, Protocol
 from labctl.simulate.programs.programs import Op
-from labctl.simulate.world import Moment, Passage
+from labctl.simulate.world import Passage, SimMoment
 from tests.support.scripted import CROSSING_S, Script, Started, adv, ask, call, line, pub, sub, usub
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -80,7 +80,7 @@ class Words:
         """A message."""
         return self._named(getattr(message, "tx", ""), self._say[type(message)](message))
 
-    def at(self, moment: Moment, since: float | None) -> str:
+    def at(self, moment: SimMoment, since: float | None) -> str:
         """What happened at a node; `since`: the message that led to it had to wait."""
         waited = "" if since is None else f", after waiting since {since:g}"
         fields, tx = moment.fields, moment.fields["tx"]
@@ -180,7 +180,7 @@ def _crossings(script: Script, time: float) -> float:
     return (time - script.start) / CROSSING_S
 
 
-def _shown(script: Script, passages: list[Passage]) -> Iterator[tuple[Moment, float | None]]:
+def _shown(script: Script, passages: list[Passage]) -> Iterator[tuple[SimMoment, float | None]]:
     """Moments worth a line, each with the time since when its message waited, if it did."""
     for moment in script.world.moments:
         if moment.time < script.start or "tx" not in moment.fields or not moment.fields["tx"]:
@@ -191,7 +191,7 @@ def _shown(script: Script, passages: list[Passage]) -> Iterator[tuple[Moment, fl
             yield moment, since
 
 
-def _cause(moment: Moment, passages: list[Passage]) -> Passage | None:
+def _cause(moment: SimMoment, passages: list[Passage]) -> Passage | None:
     """The message that a broker acts upon, if it may have had to wait."""
     kinds: dict[str, tuple[type, ...]] = {
         "voted": (Prepare, StepPrepare),

@@ -16,13 +16,13 @@ from labctl.testbeds.ssh.play import words
 from playbooks import collect, start, stop
 from playbooks.deploy import RECEIVE, Deployed, deploy
 from playbooks.prepare import Found, prepare, read, wait_for_start
-from playbooks.steps import Attach, PlaybookError, Result, Run, Target
+from playbooks.steps import Attach, CommandResult, PlaybookError, Run, Target
 
 TARGET = Target("broker-1", ".labctl/0123/broker-1")
 BUNDLE = pack("code", {"broker/x.py": b"x = 1\n", "labctl/host/agent.py": b"\n"})
 
 
-def answer(**changes: object) -> Result:
+def answer(**changes: object) -> CommandResult:
     seen = {
         "root": "/there/.labctl",
         "python": [3, 12, 1],
@@ -37,7 +37,7 @@ def answer(**changes: object) -> Result:
         "present": [],
         "parts": {},
     }
-    return Result(0, "a login script says hello\n" + json.dumps(seen | changes))
+    return CommandResult(0, "a login script says hello\n" + json.dumps(seen | changes))
 
 
 def test_the_look_at_a_host_is_understood_whatever_it_prints_before(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_look_itself_runs_and_makes_the_folder(tmp_path: Path) -> None:
         check=True,
         env={"HOME": str(tmp_path), "PATH": "/usr/local/bin:/usr/bin:/bin"},
     )
-    found = read(TARGET, Result(0, done.stdout))
+    found = read(TARGET, CommandResult(0, done.stdout))
     assert found.root == str(tmp_path / TARGET.folder)
     assert (tmp_path / TARGET.folder / "bundles").is_dir()
 
@@ -79,12 +79,12 @@ def test_the_look_itself_runs_and_makes_the_folder(tmp_path: Path) -> None:
     ("result", "sentence"),
     [
         (answer(python=[3, 9, 2]), "broker-1 has Python 3.9.2; it needs 3.11 or later"),
-        (Result(127, "", "bash: python3: command not found"), "broker-1 has no python3"),
-        (Result(1, "", "Traceback\nOSError: Read-only file system"), "Read-only file system"),
-        (Result(0, "", ""), "answered what nobody asked"),
+        (CommandResult(127, "", "bash: python3: command not found"), "broker-1 has no python3"),
+        (CommandResult(1, "", "Traceback\nOSError: Read-only file system"), "Read-only file system"),
+        (CommandResult(0, "", ""), "answered what nobody asked"),
     ],
 )
-def test_a_host_that_will_not_do_is_told_in_a_sentence(result: Result, sentence: str) -> None:
+def test_a_host_that_will_not_do_is_told_in_a_sentence(result: CommandResult, sentence: str) -> None:
     playbook = prepare(TARGET)
     next(playbook)
     with pytest.raises(PlaybookError, match=sentence):
@@ -233,7 +233,7 @@ def test_the_end_of_a_log_is_told_whichever_files_it_is_in(tmp_path: Path) -> No
             ["sh", "-c", step.command], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         with pytest.raises(StopIteration) as end:
-            playbook.send(Result(done.returncode, done.stdout, done.stderr))
+            playbook.send(CommandResult(done.returncode, done.stdout, done.stderr))
         return str(end.value.value).splitlines()
 
     assert told("b1", 5) == [*(f"line {number}" for number in range(4, 9)), "it said"]

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from labctl.conduct import conductor
-from labctl.conduct.conductor import Order, Report, View
+from labctl.conduct.conductor import RunOrder, RunSummary, RunView
 from labctl.conduct.request import RunRequest
 from labctl.experiment.schedule import PROFILES, Unit
 from labctl.results.documents import write_json
@@ -82,18 +82,18 @@ class Nowhere:
         return {"hosts": {}}
 
 
-def order(*only: str, name: str = "base", repeat: int = 2, **others: Any) -> Order:
+def order(*only: str, name: str = "base", repeat: int = 2, **others: Any) -> RunOrder:
     return conductor.order(RunRequest(name=name, profile=QUICK, only=only, repeat=repeat, **others))
 
 
 def carry_out(
     root: Path,
     folder: Folder,
-    what: Order,
-    view: View | None = None,
+    what: RunOrder,
+    view: RunView | None = None,
     recalibrate: bool = False,
     keep_on_failure: bool = False,
-) -> Report:
+) -> RunSummary:
     """What is left of it, nowhere."""
     request = RunRequest(
         name=what.name,

@@ -51,7 +51,7 @@ def lab(hosts: int) -> Iterator[tuple[Store, Lab]]:
 
 def deployed_s(store: Store, known: Lab) -> float:
     """Login included."""
-    shelf = deploy.Shelf()
+    shelf = deploy.BundleStore()
     began = time.monotonic()
     with Connections(store, known) as connections:
         deploy.everywhere(Player(connections), known.hosts, shelf, quiet)

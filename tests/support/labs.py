@@ -36,7 +36,7 @@ from labctl.testbeds.labs.store import Store
 lab = Store("l").lab()
 try:
     with Connections(Store("l"), lab) as connections:
-        deploy.everywhere(Player(connections), lab.hosts, deploy.Shelf(), lambda *words: print(*words, flush=True))
+        deploy.everywhere(Player(connections), lab.hosts, deploy.BundleStore(), lambda *words: print(*words, flush=True))
 except LabError as error:
     print(error)
     sys.exit(error.exit_code)

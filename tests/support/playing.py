@@ -15,7 +15,7 @@ import msgspec
 
 from client import Connection, connect
 from client.asking.monitor import fetch_status
-from client.scenarios.attempts import Report
+from client.scenarios.attempts import CoordinatorReport
 from client.scenarios.cases import consolidation, dispatching
 from client.scenarios.roles import Coordinator, Member, Role
 from client.scenarios.stage import Cast, Options, Stage
@@ -65,7 +65,7 @@ class Playing:
         self.sessions: dict[str, Connection] = {}
 
     @property
-    def report(self) -> Report:
+    def report(self) -> CoordinatorReport:
         assert self.coordinator is not None
         return self.coordinator.report
 

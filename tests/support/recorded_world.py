@@ -20,10 +20,10 @@ from broker.protocol.link import Link
 from broker.protocol.vocabulary import Message
 from broker.recorded import Given
 from broker.routing.joining import ClientArrived, ClientGone
-from broker.serving.recording import RecordedBroker, Recording
+from broker.serving.recording import RecordedBroker, RecordingFile
 from labctl.simulate import world as simulated
 from labctl.simulate.programs.programs import Program
-from labctl.simulate.runner import Result, Run
+from labctl.simulate.runner import SimResult, SimRun
 from labctl.simulate.world import World
 
 
@@ -33,12 +33,12 @@ class Histories:
     def __init__(self) -> None:
         self.lines: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         self.now = 0.0
-        self._recordings: dict[str, Recording] = {}
+        self._recordings: dict[str, RecordingFile] = {}
         self._links: dict[tuple[str, Hop], Link] = {}
 
     def broker(self, name: str, neighbours: Sequence[str], incarnation: int, *limits: Any) -> Broker:
         """In place of a plain core."""
-        recording = Recording(lambda event, fields: self.note(name, event, fields))
+        recording = RecordingFile(lambda event, fields: self.note(name, event, fields))
         self._recordings[name] = recording
         self.note(name, FIRST, {"role": "broker", "incarnation": incarnation, "detail": "all"})
         core = RecordedBroker(lambda given: self._given(name, given), name, neighbours, incarnation, *limits)
@@ -101,7 +101,7 @@ class RecordingWorld(World):
         super().record(node, name, fields)
 
 
-def record(patch: pytest.MonkeyPatch, program: Program, folder: Path) -> Result:
+def record(patch: pytest.MonkeyPatch, program: Program, folder: Path) -> SimResult:
     """Run a program; the histories of its nodes are in the folder then."""
     histories = Histories()
 
@@ -111,7 +111,7 @@ def record(patch: pytest.MonkeyPatch, program: Program, folder: Path) -> Result:
     ThisWorld.histories = histories
     with patch.context() as patched:
         patched.setattr(simulated, "Broker", histories.broker)
-        result = Run(program, make_world=ThisWorld).execute()
+        result = SimRun(program, make_world=ThisWorld).execute()
     for client in result.world.clients.values():
         if client.is_alive:
             histories.note(client.client_id, FINISHED, {})

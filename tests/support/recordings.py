@@ -23,7 +23,7 @@ from broker.protocol.vocabulary import D_TX, NO_KEY
 from broker.protocol.wire import AnyMessage
 from broker.routing.joining import ClientArrived, ClientAway, ClientBack, ClientGone
 from broker.routing.ready import Ready
-from broker.serving.recording import Recording
+from broker.serving.recording import RecordingFile
 
 B2, E = broker_hop("b2"), client_hop("E")
 SPACE = make_filter({"s": "x"})
@@ -39,7 +39,7 @@ class Desk:
         self.lines: list[Line] = []
         self._numbers = count(1)
         self._note(FIRST, {"role": "broker", "incarnation": 7, "detail": detail})
-        self._recording = Recording(self._note)
+        self._recording = RecordingFile(self._note)
         config = NodeConfig("b1", "here:0", neighbours=(Neighbour("b2", "", Delay()),))
         self.core = self._recording.core(config, 7)
         self.core.state.keeps_history = True

@@ -202,6 +202,25 @@ def _way_back(start: str, links: Mapping[str, Collection[str]]) -> list[str] | N
     return None
 
 
+def ambiguous(house: House, twins: Mapping[str, str]) -> list[str]:
+    """Names of classes that stand for more than one class; `twins` are those that may, each with the reason."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for module, tree in house.trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{house.path(module)}:{node.lineno}")
+    shared = {name: found for name, found in sorted(places.items()) if len(found) > 1}
+    faults = [
+        f"{name} is the name of several classes ({', '.join(found)}): a word has one meaning, so give all but one of "
+        "them a name of their own"
+        for name, found in shared.items()
+        if name not in twins
+    ]
+    return faults + [
+        f"TWINS has {name}, and no two classes have that name" for name in twins if name not in shared
+    ]
+
+
 def lost_names(house: House, texts: Mapping[str, str]) -> list[str]:
     """Modules that are named as text and are not there: in catalogues, and behind `-m` in commands.
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from broker.protocol import events
 from labctl import topology
 from labctl.conduct import calibrations
-from labctl.conduct.wait_search import CONFIDENCE, Attempt, Calibration, Outcome, upper_bound
+from labctl.conduct.wait_search import CONFIDENCE, Calibration, Trial, TrialTransaction, upper_bound
 from labctl.experiment.experiment import Cell, Links
 from labctl.report.judgement import claims
 from labctl.results import accounts
@@ -150,8 +150,8 @@ def _run(spec: Spec) -> dict[str, Any]:
 
 def _write_calibration(root: Path, cell: Cell) -> None:
     """As `labctl calibrate-wait` would have made it."""
-    late = Outcome(False, "late-subscription", "placement 1, copy 0, transaction 7")
-    runs = (Attempt(50.0, 7, 6, (late,)), Attempt(WAIT_MS, 200, 200))
+    late = TrialTransaction(False, "late-subscription", "placement 1, copy 0, transaction 7")
+    runs = (Trial(50.0, 7, 6, (late,)), Trial(WAIT_MS, 200, 200))
     made = Calibration(WAIT_MS, 50.0, 200, 50.0, upper_bound(0, 200), CONFIDENCE, runs)
     setting = calibrations.Setting(cell, Links(), seed=1, repetitions=1, transactions=200)
     path = root / "calibrations" / f"{cell.id}.json"

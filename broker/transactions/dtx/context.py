@@ -24,7 +24,7 @@ class Logged(NamedTuple):
     """The issuer of a publication, at its edge broker."""
 
 
-class Entry(Struct, eq=False):
+class OpenOperation(Struct, eq=False):
     """An operation that others are still processing; `origin` waits for our answer."""
 
     origin: Hop
@@ -59,7 +59,7 @@ class Context(Struct, eq=False):
     log: list[Logged] = field(default_factory=list)
     footprint: Footprint = field(default_factory=lambda: Footprint([], []))
     """Of what is in the log."""
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: dict[int, OpenOperation] = field(default_factory=dict)
     participants: set[str] = field(default_factory=set)
     """Clients of ours that were sent something of it."""
     asked: set[str] = field(default_factory=set)

@@ -17,7 +17,7 @@ from broker.transactions.dtx.context import Context, Tomb
 from broker.transactions.dtx.order import Order
 
 
-class Decisions:
+class DtxDecisions:
     def __init__(self, state: BrokerState, order: Order) -> None:
         self._state = state
         self._routing = state.routing

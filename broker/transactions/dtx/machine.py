@@ -37,7 +37,7 @@ from broker.protocol.vocabulary import ISOLATED, NO_KEY
 from broker.routing.ready import ProtocolError, Ready
 from broker.routing.state import BrokerState
 from broker.transactions.dtx.context import Context
-from broker.transactions.dtx.decisions import Decisions
+from broker.transactions.dtx.decisions import DtxDecisions
 from broker.transactions.dtx.operations import Operations
 from broker.transactions.dtx.order import Order
 from broker.transactions.dtx.view import View
@@ -57,7 +57,7 @@ class Dtx(Machine):
         self.order = Order(state)
         self.contexts = self.order.contexts
         self._operations = Operations(state)
-        self.decisions = Decisions(state, self.order)
+        self.decisions = DtxDecisions(state, self.order)
         self.tombs = self.decisions.tombs
         self.unfinished = (self.contexts, self.tombs)
         self.from_client: dict[type, Callable[[str, Any], Ready]] = {

@@ -14,7 +14,7 @@ from broker.protocol.hops import Hop, is_client, name_of
 from broker.protocol.wire import brief
 from broker.routing.ready import ProtocolError, Ready
 from broker.routing.state import BrokerState
-from broker.transactions.dtx.context import Context, Entry, Logged
+from broker.transactions.dtx.context import Context, Logged, OpenOperation
 from broker.transactions.dtx.view import Decision
 
 
@@ -47,7 +47,7 @@ class Operations:
             onward = self._place(context, origin, record, ready)
         ready.sends += [(hop, _tx_record(tx, op, record, triggered)) for hop in onward]
         if not triggered:
-            self._expect(context, op, Entry(origin, set(onward)), ready)
+            self._expect(context, op, OpenOperation(origin, set(onward)), ready)
         return ready
 
     def _place(self, context: Context, origin: Hop, record: Record, ready: Ready) -> tuple[Hop, ...]:
@@ -74,13 +74,13 @@ class Operations:
             self._state.note(
                 ready, PROCESSED, tx=message.tx, op=message.op, kind=message.kind, source=origin, to=hops
             )
-        entry = Entry(origin, set(hops), message.kind == "tcm")
+        entry = OpenOperation(origin, set(hops), message.kind == "tcm")
         for hop in filter(is_client, hops):
             self._hand_over(context, entry, hop)
         self._expect(context, message.op, entry, ready)
         return ready
 
-    def _hand_over(self, context: Context, entry: Entry, hop: Hop) -> None:
+    def _hand_over(self, context: Context, entry: OpenOperation, hop: Hop) -> None:
         """A publication is for a client of ours."""
         client = name_of(hop)
         guest = self._state.guests.get(client)
@@ -109,7 +109,7 @@ class Operations:
         if op in context.entries:
             raise ProtocolError(f"a second operation {op} in {context.tx}")
 
-    def _expect(self, context: Context, op: int, entry: Entry, ready: Ready) -> None:
+    def _expect(self, context: Context, op: int, entry: OpenOperation, ready: Ready) -> None:
         context.entries[op] = entry
         self.settle(context, op, ready)
 

@@ -15,7 +15,7 @@ from broker.routing.state import BrokerState
 from broker.transactions.stx.execution import Execution
 
 
-class Decisions:
+class StxDecisions:
     def __init__(self, state: BrokerState, open_: dict[str, Execution]) -> None:
         self._state = state
         self._routing = state.routing

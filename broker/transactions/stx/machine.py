@@ -41,11 +41,11 @@ from broker.protocol.wire import brief
 from broker.routing.ready import ProtocolError, Ready
 from broker.routing.state import BrokerState, Guest
 from broker.transactions.machine import Machine
-from broker.transactions.stx.decisions import Decisions
+from broker.transactions.stx.decisions import StxDecisions
 from broker.transactions.stx.execution import Execution, numbers_in
 from broker.transactions.stx.planning import fault_in, hop_in, waits
 from broker.transactions.stx.registry import Registry
-from broker.transactions.stx.steps import Steps
+from broker.transactions.stx.steps import Stepping
 from broker.transactions.stx.wellformed import RECORD_KINDS, Checker
 
 
@@ -56,8 +56,8 @@ class Stx(Machine):
         self._registry = Registry(state)
         self.open = self._registry.open
         self.unfinished = (self.open,)
-        self._steps = Steps(state, self.open)
-        self._decisions = Decisions(state, self.open)
+        self._steps = Stepping(state, self.open)
+        self._decisions = StxDecisions(state, self.open)
         self.from_client: dict[type, Callable[[str, Any], Ready]] = {
             Step: self._step_from_client,
             StepPrepare: self._term_from_client,

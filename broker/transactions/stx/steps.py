@@ -16,7 +16,7 @@ from broker.transactions.stx.execution import Echo, Execution
 from broker.transactions.stx.planning import hop_in
 
 
-class Steps:
+class Stepping:
     def __init__(self, state: BrokerState, open_: Mapping[str, Execution]) -> None:
         self._state = state
         self._routing = state.routing

@@ -25,7 +25,9 @@ def cast(agents: int = 2, suffix: str = "") -> Cast:
 def role(name: str, of: Cast, options: Options) -> Role:
     if name == of.coordinator:
         return Consolidator(name, of, options)
-    return Agent(name, of, options) if name in of.agents else Engine(name, of, options)
+    return (
+        ConsolidationAgent(name, of, options) if name in of.agents else ConsolidationEngine(name, of, options)
+    )
 
 
 class Consolidator(Coordinator):
@@ -86,7 +88,7 @@ class Consolidator(Coordinator):
             self.received(self.name, instance_of(event))
 
 
-class Engine(Member):
+class ConsolidationEngine(Member):
     """Publishes a step of every instance of a number, when it is asked."""
 
     async def introduce(self) -> None:
@@ -111,7 +113,7 @@ class Engine(Member):
             await self.stage.session.publish(step)
 
 
-class Agent(Member):
+class ConsolidationAgent(Member):
     async def introduce(self) -> None:
         session = self.stage.session
         await session.subscribe(self.cast.in_("control", to=self.name))

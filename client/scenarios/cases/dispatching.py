@@ -24,8 +24,8 @@ def cast(agents: int = 2, suffix: str = "") -> Cast:
 
 def role(name: str, of: Cast, options: Options) -> Role:
     if name == of.coordinator:
-        return Engine(name, of, options)
-    return Agent(name, of, options) if name in of.agents else Dispatcher(name, of, options)
+        return DispatchingEngine(name, of, options)
+    return DispatchingAgent(name, of, options) if name in of.agents else Dispatcher(name, of, options)
 
 
 def agent_for(of: Cast, number: int) -> str:
@@ -33,7 +33,7 @@ def agent_for(of: Cast, number: int) -> str:
     return of.agents[(number - 1) % len(of.agents)]
 
 
-class Engine(Coordinator):
+class DispatchingEngine(Coordinator):
     async def introduce(self) -> None:
         session = self.stage.session
         await session.advertise(self.cast.in_("data"))
@@ -105,7 +105,7 @@ class Dispatcher(Member):
         await session.unsubscribe(self.cast.in_("data", instance=event["instance"]))
 
 
-class Agent(Member):
+class DispatchingAgent(Member):
     async def introduce(self) -> None:
         await self.stage.session.subscribe(self.cast.in_("control", to=self.name))
 

@@ -37,11 +37,13 @@ def role(name: str, of: Cast, options: Options) -> Role:
         if name == of.coordinator:
             return LoadedConsolidator(name, of, options)
         return (
-            ConsolidationAgent(name, of, options) if name in of.agents else LoadingEngine(name, of, options)
+            MeteredConsolidationAgent(name, of, options)
+            if name in of.agents
+            else LoadingEngine(name, of, options)
         )
     if name == of.coordinator:
         return LoadedEngine(name, of, options)
-    return DispatchingAgent(name, of, options) if name in of.agents else HandedOver(name, of, options)
+    return MeteredDispatchingAgent(name, of, options) if name in of.agents else HandedOver(name, of, options)
 
 
 def _regular(agent: str) -> str:
@@ -94,7 +96,7 @@ class Loaded(Coordinator):
         await self._until("stopped", 1)
 
 
-class LoadedEngine(Loaded, dispatching.Engine):
+class LoadedEngine(Loaded, dispatching.DispatchingEngine):
     """E of dispatching: coordinates, and sends the events."""
 
     def __init__(self, name: str, cast: Cast, options: Options) -> None:
@@ -149,7 +151,7 @@ class Metered(Member):
         _write(self.options.rates, self._meter.lines())
 
 
-class DispatchingAgent(Metered, dispatching.Agent):
+class MeteredDispatchingAgent(Metered, dispatching.DispatchingAgent):
     async def introduce(self) -> None:
         await super().introduce()
         await self.stage.session.subscribe(self.cast.in_("data", instance=_regular(self.name)))
@@ -173,7 +175,7 @@ class LoadedConsolidator(Loaded, consolidation.Consolidator):
             super().take(space, event)
 
 
-class LoadingEngine(consolidation.Engine):
+class LoadingEngine(consolidation.ConsolidationEngine):
     def __init__(self, name: str, cast: Cast, options: Options) -> None:
         super().__init__(name, cast, options)
         templates = {a: cast.in_("data", home=a, instance=_regular(a)) for a in cast.agents}
@@ -201,7 +203,7 @@ class LoadingEngine(consolidation.Engine):
         _write(self.options.rates, self.generator.samples)
 
 
-class ConsolidationAgent(Metered, consolidation.Agent):
+class MeteredConsolidationAgent(Metered, consolidation.ConsolidationAgent):
     async def introduce(self) -> None:
         await super().introduce()
         await self.stage.session.advertise(self.cast.in_("count"))

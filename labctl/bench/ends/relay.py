@@ -160,7 +160,7 @@ async def publisher(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
     return {}
 
 
-class Echo(Pacer):
+class Echoing(Pacer):
     """Sends every message back."""
 
     def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
@@ -169,7 +169,7 @@ class Echo(Pacer):
 
 
 async def echo(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
-    owner = Echo()
+    owner = Echoing()
     loop = asyncio.get_running_loop()
     _, stream = await loop.create_connection(lambda: Stream(owner), "127.0.0.1", arguments["port"])
     await ready({})

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 
 from labctl.output import Output, is_terminal
 from labctl.testbeds.labs.lab import Host, Lab
-from labctl.testbeds.providers.provider import Plan, Report, Resource
+from labctl.testbeds.providers.provider import AcquirePlan, Resource, TellOfHost
 
 STAGES = ("asking for a machine", "building", "running", "waiting for sshd", "ready")
 """How far a host is; words that are not here leave its bar where it is."""
 
 
 @contextmanager
-def host_progress(out: Output) -> Iterator[Report]:
+def host_progress(out: Output) -> Iterator[TellOfHost]:
     """A bar per host on a terminal; elsewhere a line for each change."""
     if not is_terminal(sys.stderr):
         guard = threading.Lock()
@@ -52,7 +52,7 @@ def host_progress(out: Output) -> Iterator[Report]:
         yield advance
 
 
-def show_plan(out: Output, lab: Lab, plan: Plan) -> None:
+def show_plan(out: Output, lab: Lab, plan: AcquirePlan) -> None:
     if plan.create:
         rows = [(made.kind, made.name) for made in plan.create]
         out.table(f"Lab {lab.name}: to be created", ("kind", "name"), rows)
@@ -66,7 +66,7 @@ def show_plan(out: Output, lab: Lab, plan: Plan) -> None:
         out.say(note)
 
 
-def plan_document(lab: Lab, plan: Plan) -> dict[str, object]:
+def plan_document(lab: Lab, plan: AcquirePlan) -> dict[str, object]:
     return {
         "lab": lab.name,
         "create": plan.create,

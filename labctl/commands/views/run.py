@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labctl.conduct.conductor import Order, View
+from labctl.conduct.conductor import RunOrder, RunView
 from labctl.experiment import client_processes, experiment, schedule
 from labctl.experiment.schedule import Unit
 from labctl.output import Output, is_terminal
@@ -48,7 +48,7 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def show_plan(out: Output, what: Order) -> None:
+def show_plan(out: Output, what: RunOrder) -> None:
     with_delay = what.links is not None
     rows = []
     for cell in what.cells:
@@ -89,7 +89,7 @@ def show_plan(out: Output, what: Order) -> None:
 
 
 @contextmanager
-def watching(out: Output, total: int, done: int) -> Iterator[View]:
+def watching(out: Output, total: int, done: int) -> Iterator[RunView]:
     """A view for the length of a block; always on stderr."""
     if not is_terminal(sys.stderr):
         yield Plain(out, total, done)

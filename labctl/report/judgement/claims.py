@@ -82,7 +82,7 @@ class Claim(Struct, frozen=True):
     variants: tuple[tuple[str, dict[str, Any]], ...]
 
 
-class Judged(Struct, frozen=True):
+class JudgedValue(Struct, frozen=True):
     """One value of a claim, and what is to be said of it."""
 
     value: str
@@ -98,7 +98,7 @@ class Judged(Struct, frozen=True):
 class VariantJudgement(Struct, frozen=True):
     name: str
     verdict: Verdict
-    values: tuple[Judged, ...]
+    values: tuple[JudgedValue, ...]
 
 
 class Judgement(Struct, frozen=True):
@@ -117,14 +117,14 @@ class Judgement(Struct, frozen=True):
     is_measured: bool
     """Whether there is a figure for any of its values."""
     cells: tuple[str, ...]
-    values: tuple[Judged, ...]
+    values: tuple[JudgedValue, ...]
     variants: tuple[VariantJudgement, ...]
 
 
 # The file as it is written
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PointSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A point of the matrix, in the words of an experiment; one value for each."""
 
     scenario: ScenarioName | UnsetType = UNSET
@@ -138,7 +138,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     load: LoadName | UnsetType = UNSET
 
 
-class CellSettings(Settings, frozen=True, kw_only=True):
+class CellSettings(PointSettings, frozen=True, kw_only=True):
     """A cell that a claim speaks of: its approach, and what it has different from the base experiment."""
 
     approach: Annotated[ApproachName, Meta(extra={"missing": "a cell without 'approach'"})]
@@ -172,7 +172,7 @@ class ClaimEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the claim speaks of, by names of your choice."""
     shape: list[ShapeEntry]
     """Of the result, by which the claim is judged."""
-    variants: dict[str, Settings] = {}
+    variants: dict[str, PointSettings] = {}
     """Other cells, where they were run, on which the same shape is judged: what they have different."""
 
 
@@ -237,14 +237,14 @@ def _shape(
 # Judging
 
 
-class Measured(Struct, frozen=True):
+class MeasuredCell(Struct, frozen=True):
     """A cell as far as claims ask: whether it is valid, and each metric's value in every repetition."""
 
     valid: bool
     values: Mapping[str, Sequence[float]]
 
 
-def judge(claim: Claim, cells: Mapping[str, Measured], resampler: Resampler) -> Judgement:
+def judge(claim: Claim, cells: Mapping[str, MeasuredCell], resampler: Resampler) -> Judgement:
     values = tuple(_judge_shape(shape, claim.cells, cells, resampler) for shape in claim.shapes)
     variants = tuple(
         VariantJudgement(name, verdict_of(judged), judged)
@@ -270,14 +270,14 @@ def judge(claim: Claim, cells: Mapping[str, Measured], resampler: Resampler) -> 
     )
 
 
-def verdict_of(values: Sequence[Judged]) -> Verdict:
+def verdict_of(values: Sequence[JudgedValue]) -> Verdict:
     found = [value.verdict for value in values if value.decides]
     if "does not hold" in found:
         return "does not hold"
     return "inconclusive" if "inconclusive" in found else "holds"
 
 
-def _telling(values: Sequence[Judged]) -> Judged:
+def _telling(values: Sequence[JudgedValue]) -> JudgedValue:
     """The first value that has decided the verdict; one that was measured, if any of them was."""
     verdict = verdict_of(values)
     decisive = [value for value in values if value.decides and value.verdict == verdict]
@@ -285,8 +285,8 @@ def _telling(values: Sequence[Judged]) -> Judged:
 
 
 def _judge_variant(
-    claim: Claim, changes: Mapping[str, Any], cells: Mapping[str, Measured], resampler: Resampler
-) -> tuple[Judged, ...] | None:
+    claim: Claim, changes: Mapping[str, Any], cells: Mapping[str, MeasuredCell], resampler: Resampler
+) -> tuple[JudgedValue, ...] | None:
     """None where the result has none of its cells."""
     names = {name: varied(cell, changes) for name, cell in claim.cells.items()}
     changed = [cell.id for name, cell in names.items() if cell.id != claim.cells[name].id]
@@ -296,17 +296,17 @@ def _judge_variant(
 
 
 def _judge_shape(
-    shape: Shape, names: Mapping[str, Cell], cells: Mapping[str, Measured], resampler: Resampler
-) -> Judged:
+    shape: Shape, names: Mapping[str, Cell], cells: Mapping[str, MeasuredCell], resampler: Resampler
+) -> JudgedValue:
     used = {metric: names[metric.cell].id for metric in shapes.metrics(shape.value)}
     problem = _problem(used, cells)
     if problem:
-        return Judged(
+        return JudgedValue(
             shape.text, shape.test.text, shape.paper, shape.decides, "inconclusive", None, None, problem
         )
     estimate = _estimate(shape.value, used, cells, resampler)
     verdict, reason = _decide(shape.test, estimate)
-    return Judged(
+    return JudgedValue(
         shape.text,
         shape.test.text,
         shape.paper,
@@ -318,7 +318,7 @@ def _judge_shape(
     )
 
 
-def _problem(used: Mapping[Metric, str], cells: Mapping[str, Measured]) -> str:
+def _problem(used: Mapping[Metric, str], cells: Mapping[str, MeasuredCell]) -> str:
     for metric, cell in used.items():
         if cell not in cells:
             return f"{cell} was not run"
@@ -330,7 +330,7 @@ def _problem(used: Mapping[Metric, str], cells: Mapping[str, Measured]) -> str:
 
 
 def _estimate(
-    value: Expression, used: Mapping[Metric, str], cells: Mapping[str, Measured], resampler: Resampler
+    value: Expression, used: Mapping[Metric, str], cells: Mapping[str, MeasuredCell], resampler: Resampler
 ) -> Estimate:
     def series(metric: Metric) -> Sequence[float]:
         return cells[used[metric]].values[METRICS[metric.metric]]

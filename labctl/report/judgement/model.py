@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from client.scenarios.approaches import APPROACHES, approach_of
 from labctl.checks.verdict import Answer, worst
-from labctl.report.judgement.claims import Judgement, Measured
+from labctl.report.judgement.claims import Judgement, MeasuredCell
 from labctl.report.judgement.shapes import METRICS
 from labctl.report.judgement.stats import Estimate, Resampler
 
@@ -155,7 +155,7 @@ class Report(Struct):
     """Of the input: what could not be read or is missing."""
     warnings: tuple[str, ...]
     """Of the whole run: why not to believe it."""
-    provenance: dict[str, Any]
+    made_with: dict[str, Any]
     calibrations: tuple[CalibrationResult, ...] = ()
 
     def experiment(self, **wanted: Any) -> list[CellResult]:
@@ -168,12 +168,12 @@ def _place(approach: str) -> int:
     return _ORDER.index(approach) if approach in _ORDER else len(_ORDER)
 
 
-def measured(cell: CellResult) -> Measured:
+def measured(cell: CellResult) -> MeasuredCell:
     """What claims may use: nothing of an invalid cell."""
     values = {
         column: [r.values[column] for r in cell.repetitions if column in r.values] for column in COLUMNS
     }
-    return Measured(cell.answer == "valid", values)
+    return MeasuredCell(cell.answer == "valid", values)
 
 
 def estimates_of(

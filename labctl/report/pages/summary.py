@@ -23,7 +23,7 @@ def document(report: Report, outputs: dict[str, Any]) -> dict[str, Any]:
         "calibrations": report.calibrations,
         "problems": report.problems,
         "warnings": report.warnings,
-        "provenance": report.provenance,
+        "provenance": report.made_with,
         "outputs": outputs,
     }
 

@@ -11,7 +11,7 @@ from broker.protocol.hops import broker_hop, client_hop
 from broker.protocol.link import WINDOW_BYTES
 from broker.protocol.vocabulary import Protocol
 from labctl.simulate.programs.maker import SPAN_S, Maker
-from labctl.simulate.programs.programs import Cut, Fault, Program, Regular
+from labctl.simulate.programs.programs import Cut, Fault, Program, RegularProgram
 
 WINDOWS = (1, 100, 400, 2000, WINDOW_BYTES)
 """From a message at a time to the real one."""
@@ -48,9 +48,9 @@ def pressed(seed: int, protocols: Sequence[Protocol]) -> Program:
     for _ in range(random.randint(10, 30)):
         client, start = random.choice(maker.clients[:2]), span_s * random.random()
         body = tuple(maker.publication() for _ in range(random.choice((1, 1, 2, 5))))
-        maker.regular.append(Regular(client, start, body))
+        maker.regular.append(RegularProgram(client, start, body))
         if random.random() < 0.1:
-            maker.regular.append(Regular(client, start, (maker.change(),)))
+            maker.regular.append(RegularProgram(client, start, (maker.change(),)))
     slow = random.sample(maker.clients, 2)
     if random.random() < 0.3:
         maker.faults.append(Fault(random.choice(("crash", "leave")), slow[0], span_s * random.random()))

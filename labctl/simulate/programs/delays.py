@@ -26,7 +26,7 @@ JITTER = 0.2
 arrives in either order."""
 
 
-class Delays(Struct, frozen=True):
+class DelayModel(Struct, frozen=True):
     family: Family = "exponential"
     sigma: float = 0.0
     """Of `heavy`: of the logarithm of a delay. The mean is the same for all: with a larger one most are shorter."""
@@ -57,15 +57,15 @@ class Delays(Struct, frozen=True):
         return self.family
 
 
-def drawn(random: Random) -> Delays:
+def drawn(random: Random) -> DelayModel:
     """A family, and how far it goes."""
     family: Family = random.choice(("exponential", "heavy", "bursts", "even"))
     if family == "heavy":
-        return Delays(family, sigma=random.uniform(1.0, 2.5))
+        return DelayModel(family, sigma=random.uniform(1.0, 2.5))
     if family == "bursts":
         share, means = 10 ** random.uniform(-2.5, -0.7), 10 ** random.uniform(0.5, 2.0)
-        return Delays(family, late_share=share, late_means=means)
-    return Delays(family)
+        return DelayModel(family, late_share=share, late_means=means)
+    return DelayModel(family)
 
 
 def _heavy(sigma: float) -> Draw:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from broker.protocol.vocabulary import PLANNED, Protocol
 from labctl.simulate.programs import carried, resting, windows
 from labctl.simulate.programs.maker import BROKERS_MAX, SPAN_S, VALUES, Generator, Maker, tree
-from labctl.simulate.programs.programs import Op, Program, Regular
+from labctl.simulate.programs.programs import Op, Program, RegularProgram
 
 __all__ = ["BROKERS_MAX", "GENERATORS", "SPAN_S", "VALUES", "Generator", "Maker", "tree"]
 
@@ -164,7 +164,7 @@ def bursts(seed: int, protocols: Sequence[Protocol]) -> Program:
         maker.transaction()
     for _ in range(random.randint(2, 4)):
         events = tuple(maker.publication() for _ in range(random.randint(4, 12)))
-        maker.regular.append(Regular(random.choice(maker.clients), random.random() * SPAN_S, events))
+        maker.regular.append(RegularProgram(random.choice(maker.clients), random.random() * SPAN_S, events))
     return maker.program()
 
 

@@ -8,7 +8,15 @@ from random import Random
 from broker.protocol.filters import Overlap
 from broker.protocol.limits import Limits
 from broker.protocol.vocabulary import PLANNED, Protocol
-from labctl.simulate.programs.programs import Clock, Conditions, Fault, Op, Program, Regular, TxProgram
+from labctl.simulate.programs.programs import (
+    ClockSkew,
+    Conditions,
+    Fault,
+    Op,
+    Program,
+    RegularProgram,
+    TxProgram,
+)
 
 VALUES = (0, 1, 2, 3)
 BROKERS_MAX = 9
@@ -43,7 +51,7 @@ class Maker:
         self.homes = {client: self.random.choice(self.brokers) for client in self.clients}
         self.setup: list[tuple[str, Op]] = []
         self.transactions: list[TxProgram] = []
-        self.regular: list[Regular] = []
+        self.regular: list[RegularProgram] = []
         self.faults: list[Fault] = []
         self.spaces: tuple[str, ...] = ("d",)
         self.limits = Limits()
@@ -115,7 +123,7 @@ class Maker:
                 self.publication(space) if self.random.random() < 0.3 else self.change(space)
                 for _ in range(2)
             ]
-            self.regular.append(Regular(client, self.random.random() * SPAN_S, tuple(ops)))
+            self.regular.append(RegularProgram(client, self.random.random() * SPAN_S, tuple(ops)))
 
     def add_faults(self, count: int) -> None:
         for client in self.random.sample(self.clients, count):
@@ -144,7 +152,7 @@ class Maker:
         if random.random() < 0.5:
             for broker in self.brokers:
                 offset_s = random.choice((-1, 1)) * 10 ** random.uniform(-3, 6)
-                clocks[broker] = Clock(offset_s, 1 + random.uniform(-DRIFT_MAX, DRIFT_MAX))
+                clocks[broker] = ClockSkew(offset_s, 1 + random.uniform(-DRIFT_MAX, DRIFT_MAX))
         overlap: Overlap = "any" if random.random() < OVERLAP_ANY else "all"
         expire_s = min(self.expire_s, 0.005) if random.random() < LOOKS_OFTEN else self.expire_s
         return Conditions(overlap, clocks, self.limits, expire_s)

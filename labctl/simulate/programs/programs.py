@@ -14,7 +14,7 @@ from broker.protocol.stx import StepKind
 from broker.protocol.vocabulary import Protocol
 from client.core.plans import Plan
 from client.core.transactions import Frame
-from labctl.simulate.programs.delays import Delays
+from labctl.simulate.programs.delays import DelayModel
 
 Constraints = Mapping[str, Any]
 LIFETIME_MS = 60_000
@@ -63,7 +63,7 @@ class TxProgram(Struct, frozen=True):
     """Not of a plan."""
 
 
-class Regular(Struct, frozen=True):
+class RegularProgram(Struct, frozen=True):
     client: str
     start: float
     body: tuple[Op, ...]
@@ -81,7 +81,7 @@ class Fault(Struct, frozen=True):
     """At which broker; empty: where it was."""
 
 
-class Clock(Struct, frozen=True):
+class ClockSkew(Struct, frozen=True):
     """Of one broker: what it shows when the world's shows 0, and how much faster it goes."""
 
     offset_s: float = 0.0
@@ -92,7 +92,7 @@ class Conditions(Struct, frozen=True):
     """Of an overlay."""
 
     overlap: Overlap = "all"
-    clocks: dict[str, Clock] = field(default_factory=dict)
+    clocks: dict[str, ClockSkew] = field(default_factory=dict)
     """Of brokers; others have the world's."""
     limits: Limits = Limits()
     expire_s: float = 0.5
@@ -115,7 +115,7 @@ class Program(Struct, frozen=True):
     homes: dict[str, str]
     setup: tuple[tuple[str, Op], ...]
     transactions: tuple[TxProgram, ...]
-    regular: tuple[Regular, ...] = ()
+    regular: tuple[RegularProgram, ...] = ()
     faults: tuple[Fault, ...] = ()
     slowness: dict[str, float] = field(default_factory=dict)
     """Of each directed link ("source>target"): mean delay in milliseconds."""
@@ -126,7 +126,7 @@ class Program(Struct, frozen=True):
     """Of every link; 0: links carry messages, and not frames over connections."""
     cuts: tuple[Cut, ...] = ()
     """Where links carry frames."""
-    delays: Delays = Delays()
+    delays: DelayModel = DelayModel()
 
 
 def directed_links(program: Program) -> list[str]:

@@ -9,7 +9,7 @@ from msgspec import structs
 from broker.protocol.limits import Limits
 from broker.protocol.vocabulary import D_TX, ISOLATED, Protocol
 from labctl.simulate.programs.maker import VALUES, Maker
-from labctl.simulate.programs.programs import Op, Program, Regular, TxProgram
+from labctl.simulate.programs.programs import Op, Program, RegularProgram, TxProgram
 
 CROWD_EVERY = 40
 """In one of so many crowds there are more transactions than brokers remember."""
@@ -38,7 +38,7 @@ def undo(seed: int, protocols: Sequence[Protocol]) -> Program:
         maker.transactions.append(TxProgram(coordinator, protocol, tuple(body), span_s))
     for _ in range(random.randint(0, 3)):
         ops = tuple(maker.change("d", ("adv", "uadv", "sub", "usub")) for _ in range(2))
-        maker.regular.append(Regular(random.choice(clients), random.random() * span_s, ops))
+        maker.regular.append(RegularProgram(random.choice(clients), random.random() * span_s, ops))
     return maker.program()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
-from labctl.simulate.programs.delays import Delays, drawn
+from labctl.simulate.programs.delays import DelayModel, drawn
 from labctl.simulate.programs.maker import SPAN_S, VALUES
 from labctl.simulate.programs.programs import Fault, Op, Program, TxProgram, directed_links
 
@@ -36,7 +36,7 @@ FAULTS = ("crash", "leave", "away", "back", "abort")
 class Swarm(Struct, frozen=True):
     """What a seed has drawn."""
 
-    delays: Delays
+    delays: DelayModel
     pace: float
     amounts: Mapping[str, float] = field(default_factory=dict)
     """By kind of operation; one of each where it is not named."""

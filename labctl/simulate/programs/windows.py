@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from broker.protocol.vocabulary import Protocol
 from labctl.simulate.programs.maker import SPAN_S, VALUES, Maker
-from labctl.simulate.programs.programs import Fault, Op, Program, Regular, TxProgram
+from labctl.simulate.programs.programs import Fault, Op, Program, RegularProgram, TxProgram
 
 
 def carve(seed: int, protocols: Sequence[Protocol]) -> Program:
@@ -96,7 +96,7 @@ def beside(seed: int, protocols: Sequence[Protocol]) -> Program:
         start = random.random() * SPAN_S / 3
         for place in range(6):
             time = start + place * SPAN_S / 5
-            maker.regular.append(Regular(client, time, (maker.publication(),)))
+            maker.regular.append(RegularProgram(client, time, (maker.publication(),)))
     return maker.program()
 
 
@@ -140,7 +140,7 @@ def turns(seed: int, protocols: Sequence[Protocol]) -> Program:
         maker.add(coordinator, random.choice(maker.protocols), body, 0.15)
         if random.random() < 0.5:
             start = random.random() * SPAN_S
-            maker.regular.append(Regular(speaker, start, (maker.change("d", (first, last)),)))
+            maker.regular.append(RegularProgram(speaker, start, (maker.change("d", (first, last)),)))
     return maker.program()
 
 
@@ -155,7 +155,9 @@ def sequel(seed: int, protocols: Sequence[Protocol]) -> Program:
         maker.add(coordinator, random.choice(maker.protocols), (maker.change(), asked), 0.2)
     for client in random.sample(clients, random.randint(1, 3)):
         start = SPAN_S * (1 + 4 * random.random())
-        maker.regular.append(Regular(client, start, (maker.change(), maker.publication(), maker.change())))
+        maker.regular.append(
+            RegularProgram(client, start, (maker.change(), maker.publication(), maker.change()))
+        )
     return maker.program()
 
 
@@ -178,7 +180,7 @@ def returning(seed: int, protocols: Sequence[Protocol]) -> Program:
             maker.faults.append(Fault("crash", client, again, 0, back_after))
         if random.random() < 0.4:
             said = (Op("adv", "d", VALUES), maker.change("d", ("sub",)), maker.publication())
-            maker.regular.append(Regular(client, time + back_after + SPAN_S / 10, said))
+            maker.regular.append(RegularProgram(client, time + back_after + SPAN_S / 10, said))
     for _ in range(random.randint(2, 4)):
         coordinator, *others = random.sample(clients, 3)
         coordinator = random.choice((coordinator, random.choice(struck)))
@@ -216,5 +218,5 @@ def handover(seed: int, protocols: Sequence[Protocol]) -> Program:
     for value in owner:
         for place in range(60):
             time = place * SPAN_S / 8 * random.uniform(0.9, 1.1)
-            maker.regular.append(Regular(engine, time, (Op("pub", "d", (value,)),)))
+            maker.regular.append(RegularProgram(engine, time, (Op("pub", "d", (value,)),)))
     return maker.program()

@@ -31,7 +31,7 @@ class Altered(Struct, frozen=True):
     came: AnyMessage
 
 
-class Link(Struct, frozen=True):
+class LinkReplay(Struct, frozen=True):
     """One direction between two brokers."""
 
     source: str
@@ -40,7 +40,7 @@ class Link(Struct, frozen=True):
     altered: Altered | None
 
 
-def compare(recordings: Sequence[Recording]) -> list[Link]:
+def compare(recordings: Sequence[Recording]) -> list[LinkReplay]:
     """Brokers that lived once; with another life numbers begin anew."""
     lives = Counter(recording.node for recording in recordings)
     once = {recording.node: recording for recording in recordings if lives[recording.node] == 1}
@@ -52,7 +52,7 @@ def compare(recordings: Sequence[Recording]) -> list[Link]:
     ]
 
 
-def _compare(source: Recording, target: Recording) -> Link:
+def _compare(source: Recording, target: Recording) -> LinkReplay:
     left = _left(source, broker_hop(target.node))
     number = 0
     for line, came in _came(target, broker_hop(source.node)):
@@ -60,8 +60,8 @@ def _compare(source: Recording, target: Recording) -> Link:
         sent = next(left, None)
         if sent is None or wire.encode(sent) != wire.encode(came):
             altered = Altered(source.node, target.node, number, line, sent, came)
-            return Link(source.node, target.node, number - 1, altered)
-    return Link(source.node, target.node, number, None)
+            return LinkReplay(source.node, target.node, number - 1, altered)
+    return LinkReplay(source.node, target.node, number, None)
 
 
 def _left(source: Recording, hop: Hop) -> Iterator[AnyMessage]:

@@ -39,7 +39,7 @@ class Told(Struct, frozen=True):
     fields: Mapping[str, Any]
 
 
-class Difference(Struct, frozen=True):
+class Deviation(Struct, frozen=True):
     """The first thing that a node did otherwise than its core."""
 
     node: str
@@ -71,7 +71,7 @@ class Replayed(Struct, frozen=True):
     messages: int
     """Sent, and the same as the core's."""
     told: int
-    difference: Difference | Late | None
+    difference: Deviation | Late | None
 
     @property
     def is_reproduced(self) -> bool:
@@ -90,7 +90,7 @@ class _Owed(Struct, frozen=True):
 
 
 class _Different(Exception):
-    def __init__(self, difference: Difference | Late) -> None:
+    def __init__(self, difference: Deviation | Late) -> None:
         self.difference = difference
 
 
@@ -194,7 +194,7 @@ class _Node:
         self, line: Line, life: Life, owed: _Owed | None, actual: AnyMessage | Told | None, number: int
     ) -> _Different:
         expected = None if owed is None else owed.what
-        return _Different(Difference(self._node, line, life[0], number, expected, actual))
+        return _Different(Deviation(self._node, line, life[0], number, expected, actual))
 
 
 def _is_same(expected: AnyMessage | Told, actual: AnyMessage) -> bool:

@@ -21,7 +21,7 @@ from labctl.results.problem import ResultProblem
 HOW = 'record one with `labctl run experiment NAME --history all`, or by brokers with history_detail = "all"'
 
 
-class Entry(Struct, frozen=True):
+class RecordedLine(Struct, frozen=True):
     """A line of a recording."""
 
     line: Line
@@ -33,7 +33,7 @@ class Recording(Struct, frozen=True):
     """One life of a broker."""
 
     made: Made
-    entries: tuple[Entry, ...]
+    entries: tuple[RecordedLine, ...]
 
     @property
     def node(self) -> str:
@@ -92,7 +92,7 @@ def recording_of(file: File) -> Recording:
         raise ResultProblem(f"{path} is damaged: {error}; {HOW}") from None
 
 
-def _entry(line: Line) -> Entry:
+def _entry(line: Line) -> RecordedLine:
     if line.name == GIVEN:
-        return Entry(line, msgspec.convert(line.fields, Given))
-    return Entry(line, msgspec.convert(line.fields, Put) if line.name == PUT else None)
+        return RecordedLine(line, msgspec.convert(line.fields, Given))
+    return RecordedLine(line, msgspec.convert(line.fields, Put) if line.name == PUT else None)

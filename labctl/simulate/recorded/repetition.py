@@ -11,18 +11,18 @@ from labctl.results import layout, provenance
 from labctl.results.histories import Result
 from labctl.results.reading import find, read_run
 from labctl.simulate.recorded import links, nodes, schedule
-from labctl.simulate.recorded.links import Altered, Link
-from labctl.simulate.recorded.nodes import Difference, Late, Replayed
+from labctl.simulate.recorded.links import Altered, LinkReplay
+from labctl.simulate.recorded.nodes import Deviation, Late, Replayed
 from labctl.simulate.recorded.reading import Recording
 from labctl.simulate.recorded.smaller import Case
 
 
-class Outcome(Struct, frozen=True):
+class ReplayedRepetition(Struct, frozen=True):
     nodes: tuple[Replayed, ...]
-    links: tuple[Link, ...]
+    links: tuple[LinkReplay, ...]
 
     @property
-    def differences(self) -> list[Difference | Late | Altered]:
+    def differences(self) -> list[Deviation | Late | Altered]:
         """The first of each node, the earliest first, and then of each link: those may follow from the nodes'."""
         at_nodes = [node.difference for node in self.nodes if node.difference is not None]
         on_links = [link.altered for link in self.links if link.altered is not None]
@@ -37,9 +37,9 @@ class Outcome(Struct, frozen=True):
         return sum(n.messages + n.told for n in self.nodes) + sum(link.messages for link in self.links)
 
 
-def replay(recordings: list[Recording]) -> Outcome:
+def replay(recordings: list[Recording]) -> ReplayedRepetition:
     replayed = [nodes.replay(recording) for recording in recordings]
-    return Outcome(tuple(replayed), tuple(links.compare(recordings)))
+    return ReplayedRepetition(tuple(replayed), tuple(links.compare(recordings)))
 
 
 def case(recordings: list[Recording], result: Result) -> Case | None:

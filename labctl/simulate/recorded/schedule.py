@@ -20,7 +20,7 @@ from labctl.simulate.recorded.reading import Recording
 Direction = tuple[str, str]
 
 
-class Step(Struct, frozen=True):
+class CoreCall(Struct, frozen=True):
     """A call of a core."""
 
     node: str
@@ -31,7 +31,7 @@ class Step(Struct, frozen=True):
 
 class Schedule(Struct, frozen=True):
     made: tuple[Made, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[CoreCall, ...]
 
     @property
     def links(self) -> tuple[Direction, ...]:
@@ -44,7 +44,7 @@ def merge(recordings: Sequence[Recording]) -> Schedule:
     waiting = {recording.node: _Head(recording, offsets[recording.node]) for recording in recordings}
     left: Counter[Direction] = Counter()
     came: Counter[Direction] = Counter()
-    steps: list[Step] = []
+    steps: list[CoreCall] = []
     time = 0.0
     while waiting:
         ready = [head for head in waiting.values() if head.is_ready(left, came)]
@@ -55,7 +55,7 @@ def merge(recordings: Sequence[Recording]) -> Schedule:
             left[head.node, name_of(head.what.link)] += head.what.count
         elif head.what is not None:
             came[name_of(head.what.source), head.node] += head.what.count
-            steps.append(Step(head.node, time, head.what))
+            steps.append(CoreCall(head.node, time, head.what))
         if not head.go_on():
             del waiting[head.node]
     return Schedule(tuple(recording.made for recording in recordings), tuple(steps))

@@ -21,7 +21,7 @@ from broker.routing.joining import ClientArrived
 from labctl.results.histories import File
 from labctl.simulate.programs.programs import Program
 from labctl.simulate.recorded import judging
-from labctl.simulate.recorded.schedule import Schedule, Step
+from labctl.simulate.recorded.schedule import CoreCall, Schedule
 from labctl.simulate.recorded.world import RecordedWorld, Unit, unit_of
 
 
@@ -92,7 +92,7 @@ def _units(case: Case, said: Mapping[tuple[str, Unit], list[str]]) -> list[froze
     return [units for units in found if not units <= case.without]
 
 
-def _kept(steps: Sequence[Step], without: Collection[Unit]) -> Iterator[Step]:
+def _kept(steps: Sequence[CoreCall], without: Collection[Unit]) -> Iterator[CoreCall]:
     for step in steps:
         given = step.given
         if not is_client(given.source):

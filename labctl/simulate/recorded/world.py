@@ -22,8 +22,8 @@ from broker.routing.joining import ClientGone
 from broker.routing.ready import ProtocolError, Ready
 from labctl.results.histories import tables_of
 from labctl.simulate.clients import SimClient
-from labctl.simulate.recorded.schedule import Schedule, Step
-from labctl.simulate.world import Moment, Passage
+from labctl.simulate.recorded.schedule import CoreCall, Schedule
+from labctl.simulate.world import Passage, SimMoment
 
 Unit = tuple[str, str]
 """Something that a client does, with all that is said about it: a transaction, a request, a publication; or its stay."""
@@ -46,7 +46,7 @@ class RecordedWorld:
         message, and what clients said and were told."""
         self.brokers = {made.broker: made.core() for made in schedule.made}
         self.clients: Mapping[str, SimClient] = {}
-        self.moments: list[Moment] = []
+        self.moments: list[SimMoment] = []
         self.passages: list[Passage] = []
         self.deliveries: list[tuple[str, Publish]] = []
         """Regular ones, with whom they went to."""
@@ -80,7 +80,7 @@ class RecordedWorld:
 
     # What arrives
 
-    def _arrive(self, step: Step) -> None:
+    def _arrive(self, step: CoreCall) -> None:
         """The messages that came then, and those before them; fewer, if the others were never sent."""
         given = step.given
         source, target = given.source, broker_hop(step.node)
@@ -123,7 +123,7 @@ class RecordedWorld:
         for notice in ready.notices:
             self._numbers[node] += 1
             fields = msgspec.json.decode(msgspec.json.encode(notice.fields))
-            self.moments.append(Moment(node, self._numbers[node], self._now, notice.name, fields))
+            self.moments.append(SimMoment(node, self._numbers[node], self._now, notice.name, fields))
         for hop, message in ready.sends:
             if is_client(hop):
                 self._say(source, hop, message)

@@ -22,7 +22,7 @@ from labctl.paths import PROJECT
 from labctl.results import lines
 from labctl.simulate.programs.programs import Program
 from labctl.simulate.programs.variants import PLAIN, Variant, generate
-from labctl.simulate.runner import Run
+from labctl.simulate.runner import SimRun
 from labctl.simulate.search.novelty import Met, Novelty, known_marks
 from labctl.simulate.search.shrink import shrink
 from labctl.simulate.world import World
@@ -52,7 +52,7 @@ class Chunk(Struct, frozen=True):
     variant: Variant = PLAIN
 
 
-class Done(Chunk, frozen=True, kw_only=True):
+class DoneChunk(Chunk, frozen=True, kw_only=True):
     """A chunk and what came of it: a line of the record."""
 
     messages: int
@@ -82,7 +82,7 @@ class Tally(Struct):
     """Of processor time, all processes together: so the rate below is that of one core."""
     novelty: Novelty = field(default_factory=Novelty)
 
-    def add(self, done: Done) -> None:
+    def add(self, done: DoneChunk) -> None:
         self.schedules += done.count
         self.messages += done.messages
         self.seconds += done.seconds
@@ -116,7 +116,7 @@ def chunks(
 
 def attempt(program: Program, traces: bool = False) -> tuple[World, list[tuple[str, str]]]:
     """Run a program; a defect that breaks the run itself is a violation like any other."""
-    run = Run(program, traces)
+    run = SimRun(program, traces)
     try:
         faults = run.execute().faults
     except Exception as error:  # noqa: BLE001 whatever it is, the seed must be told
@@ -124,7 +124,7 @@ def attempt(program: Program, traces: bool = False) -> tuple[World, list[tuple[s
     return run.world, faults
 
 
-def run_chunk(chunk: Chunk) -> Done:
+def run_chunk(chunk: Chunk) -> DoneChunk:
     began, messages = process_time(), 0
     violations: list[Violation] = []
     met = Met()
@@ -135,7 +135,7 @@ def run_chunk(chunk: Chunk) -> Done:
         violations += [Violation(seed, name, text) for name, text in faults]
     seconds = round(process_time() - began, 4)
     fields = msgspec.structs.asdict(chunk)
-    return Done(
+    return DoneChunk(
         **fields,
         messages=messages,
         violations=tuple(violations),
@@ -145,7 +145,7 @@ def run_chunk(chunk: Chunk) -> Done:
     )
 
 
-def run(work: Sequence[Chunk], jobs: int, take: Callable[[Done], bool]) -> None:
+def run(work: Sequence[Chunk], jobs: int, take: Callable[[DoneChunk], bool]) -> None:
     """Hand the results to `take` in the order of `work`, whatever the number of jobs, until it says stop."""
     if jobs <= 1 or len(work) <= 1:
         for chunk in work:
@@ -175,13 +175,13 @@ def shrunk(program: Program, property_: str, seconds: float) -> Program:
 # The record
 
 
-class Record:
+class CampaignFile:
     """A file with a line for each chunk that is done."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self.code = fingerprint() if path is not None else ""
-        self.known: dict[Chunk, Done] = {}
+        self.known: dict[Chunk, DoneChunk] = {}
         self._novelty: dict[tuple[str, str], Novelty] = {}
         self.outdated = 0
         """Chunks that were done with other sources: they prove nothing about these."""
@@ -192,7 +192,7 @@ class Record:
             else:
                 self.outdated += 1
 
-    def _add(self, done: Done) -> Done:
+    def _add(self, done: DoneChunk) -> DoneChunk:
         """Without what other chunks of the same protocol and scenario have met: or it would be said again and again."""
         novelty = self._novelty.setdefault((done.protocol, done.scenario), Novelty())
         states, marks = novelty.without(done.states), novelty.without(done.marks)
@@ -200,7 +200,7 @@ class Record:
         return msgspec.structs.replace(done, states=states, marks=marks)
 
     @contextmanager
-    def writing(self) -> Iterator[Callable[[Done], None]]:
+    def writing(self) -> Iterator[Callable[[DoneChunk], None]]:
         if self._path is None:
             yield lambda done: None
             return
@@ -211,7 +211,7 @@ class Record:
         with file:
             file.truncate(lines.end(self._path.read_bytes()))
 
-            def write(done: Done) -> None:
+            def write(done: DoneChunk) -> None:
                 line = msgspec.json.encode(msgspec.structs.replace(self._add(done), code=self.code))
                 file.write(line + b"\n")
                 file.flush()
@@ -219,14 +219,14 @@ class Record:
             yield write
 
 
-def _read(path: Path) -> Iterator[Done]:
+def _read(path: Path) -> Iterator[DoneChunk]:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UsageProblem(f"cannot read the record {path}: {error.strerror}") from None
     for number, line in lines.whole(data):  # a chunk that was cut off runs again
         try:
-            yield msgspec.json.decode(line, type=Done)
+            yield msgspec.json.decode(line, type=DoneChunk)
         except msgspec.MsgspecError as error:
             raise UsageProblem(f"{path}, line {number}, is no chunk of a campaign: {error}") from None
 

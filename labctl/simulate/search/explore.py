@@ -15,7 +15,7 @@ from msgspec import Struct
 from broker.protocol.vocabulary import D_TX, PROTOCOLS, S_TX, Protocol
 from labctl.simulate.choices import Action, ChoiceWorld
 from labctl.simulate.programs.programs import Fault, Op, Program, TxProgram
-from labctl.simulate.runner import Result, Run
+from labctl.simulate.runner import SimResult, SimRun
 
 LIMIT = 20_000
 CLIENTS = ("c1", "c2", "c3")
@@ -39,7 +39,7 @@ class Explored(Struct):
     seconds: float = 0.0
 
 
-class Search:
+class Explorer:
     def __init__(self, program: Program, limit: int) -> None:
         self._program = program
         self._limit = limit
@@ -80,7 +80,7 @@ class Search:
             path.append(0)
             parent = state
 
-    def _end(self, run: Run, state: bytes, path: Sequence[int]) -> None:
+    def _end(self, run: SimRun, state: bytes, path: Sequence[int]) -> None:
         self.ends.add(state)
         result = run.judge(run.world.messages)
         if result.faults:
@@ -101,9 +101,9 @@ class Search:
         return counts[b""]
 
 
-def begin(program: Program, traces: bool = False) -> Run:
+def begin(program: Program, traces: bool = False) -> SimRun:
     """A run in which nothing has been chosen yet."""
-    run = Run(program, traces, ChoiceWorld)
+    run = SimRun(program, traces, ChoiceWorld)
     run.prepare()
     world = cast("ChoiceWorld", run.world)
     world.hold(traces)
@@ -133,7 +133,7 @@ def replay(world: ChoiceWorld, choices: Sequence[int]) -> None:
         world.act(_to_choice(world)[choice])
 
 
-def shown(program: Program, choices: Sequence[int]) -> Result:
+def shown(program: Program, choices: Sequence[int]) -> SimResult:
     """The schedule of these choices, with traces for a diagram."""
     run = begin(program, traces=True)
     world = cast("ChoiceWorld", run.world)
@@ -143,9 +143,9 @@ def shown(program: Program, choices: Sequence[int]) -> Result:
     return run.judge(world.messages)
 
 
-def explore(name: str, protocol: str, program: Program, limit: int = LIMIT) -> tuple[Explored, Search]:
+def explore(name: str, protocol: str, program: Program, limit: int = LIMIT) -> tuple[Explored, Explorer]:
     began = monotonic()
-    search = Search(program, limit)
+    search = Explorer(program, limit)
     complete = search.run()
     violations: list[dict[str, object]] = [
         {"seed": program.seed, "property": property_, "text": text} for property_, text in search.faults

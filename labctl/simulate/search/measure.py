@@ -17,7 +17,7 @@ from msgspec import Struct
 from broker.protocol.hops import Hop, is_client
 from broker.protocol.vocabulary import Protocol
 from labctl.simulate.programs.programs import Op, Program, TxProgram
-from labctl.simulate.runner import Run
+from labctl.simulate.runner import SimRun
 from labctl.simulate.world import World
 from labctl.topology import Topology, standard
 
@@ -28,7 +28,7 @@ BUDGET = 5000
 """Brokers times repetitions: large overlays are measured less often."""
 
 
-class Delays(Struct, frozen=True):
+class MedianDelays(Struct, frozen=True):
     """Medians in milliseconds, and the spread of the log-normal distribution around them."""
 
     client_ms: float = 3.3
@@ -50,10 +50,10 @@ class Measured(Struct, frozen=True):
     repeats: int
 
 
-class Network:
+class TimedNetwork:
     """The delays of a world: the same for every crossing, so that time counts them, or what chance says."""
 
-    def __init__(self, delays: Delays) -> None:
+    def __init__(self, delays: MedianDelays) -> None:
         self._delays = delays
         self.counts_crossings = True
 
@@ -95,18 +95,18 @@ def _distances(tree: Topology, start: str) -> dict[str, int]:
 
 
 def measure(
-    protocols: Sequence[Protocol], sizes: Iterable[int], delays: Delays, seed: int = 0
+    protocols: Sequence[Protocol], sizes: Iterable[int], delays: MedianDelays, seed: int = 0
 ) -> Iterable[Measured]:
     for size in sizes:
         tree = standard(size)
         repeats = max(3, min(REPEATS_MAX, BUDGET // size))
         for placement, homes in placements(tree, seed).items():
-            bench = Bench(tree, homes, protocols, repeats, delays, seed)
+            bench = MeasuredOverlay(tree, homes, protocols, repeats, delays, seed)
             for protocol in protocols:
                 yield bench.measure(protocol, placement)
 
 
-class Bench:
+class MeasuredOverlay:
     """One overlay with its three clients; transactions follow one another, each on a point of its own."""
 
     def __init__(
@@ -115,10 +115,10 @@ class Bench:
         homes: dict[str, str],
         protocols: Sequence[Protocol],
         repeats: int,
-        delays: Delays,
+        delays: MedianDelays,
         seed: int,
     ) -> None:
-        self._network = Network(delays)
+        self._network = TimedNetwork(delays)
         self._repeats = repeats
         self._homes = homes
         transactions = [
@@ -128,7 +128,7 @@ class Bench:
         setup = (("E", Op("adv", "d", space)), ("D", Op("sub", "d", space)))
         program = Program(tree.links, tree.brokers, homes, setup, tuple(transactions), seed=seed)
         self._left = {p: [(n, t) for n, t in enumerate(transactions) if t.protocol == p] for p in protocols}
-        self._run = Run(program, make_world=self._make_world)
+        self._run = SimRun(program, make_world=self._make_world)
         self._run.prepare()
         self._run.world.forget_history()
 

@@ -11,13 +11,13 @@ from broker.protocol.vocabulary import PROTOCOLS, Protocol
 from labctl.exits import UsageProblem
 from labctl.simulate.programs.generate import GENERATORS
 from labctl.simulate.programs.variants import MIXED, PROTOCOL_CHOICES, Variant, protocols_of
-from labctl.simulate.search.measure import Delays
+from labctl.simulate.search.measure import MedianDelays
 
 SIZES = (1, 3, 9, 100, 1000)
 """Of the overlays that are measured, in brokers."""
 
 
-class Choice(Struct, frozen=True):
+class Schedules(Struct, frozen=True):
     """Which schedules: those of each of these generators for each of these protocols."""
 
     protocols: tuple[str, ...]
@@ -36,7 +36,7 @@ class Choice(Struct, frozen=True):
 class Campaign(Struct, frozen=True):
     """Random schedules of many seeds."""
 
-    choice: Choice
+    choice: Schedules
     first: int
     end: int
     """The seed after the last."""
@@ -69,7 +69,7 @@ class Measurement(Struct, frozen=True):
 
     protocols: tuple[Protocol, ...]
     sizes: tuple[int, ...]
-    delays: Delays
+    delays: MedianDelays
 
 
 class LongRun(Struct, frozen=True):
@@ -83,11 +83,11 @@ class LongRun(Struct, frozen=True):
 # Words into values
 
 
-def choice(protocol_names: str, scenario_names: str) -> Choice:
-    return Choice(protocols(protocol_names), _chosen(scenario_names, tuple(GENERATORS), "scenario"))
+def choice(protocol_names: str, scenario_names: str) -> Schedules:
+    return Schedules(protocols(protocol_names), _chosen(scenario_names, tuple(GENERATORS), "scenario"))
 
 
-def one_schedule(seed: int, chosen: Choice, variant: Variant) -> Replay:
+def one_schedule(seed: int, chosen: Schedules, variant: Variant) -> Replay:
     if len(chosen.protocols) != 1 or len(chosen.scenarios) != 1:
         raise UsageProblem("a replay needs one --protocol and one --scenario: a seed means nothing without")
     return Replay(chosen.protocols[0], chosen.scenarios[0], seed, variant)

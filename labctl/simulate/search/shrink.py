@@ -10,8 +10,8 @@ from typing import TypeVar
 from msgspec import structs
 
 from broker.protocol.link import WINDOW_BYTES
-from labctl.simulate.programs.delays import Delays
-from labctl.simulate.programs.programs import Conditions, Op, Program, Regular, TxProgram
+from labctl.simulate.programs.delays import DelayModel
+from labctl.simulate.programs.programs import Conditions, Op, Program, RegularProgram, TxProgram
 
 SEEDS_TRIED = 4
 """A smaller program draws its delays differently: the same failure may need another seed."""
@@ -59,8 +59,8 @@ def smaller(program: Program) -> Iterator[Program]:
         yield structs.replace(program, window_bytes=0, cuts=())
     if program.window_bytes not in (0, WINDOW_BYTES):
         yield structs.replace(program, window_bytes=WINDOW_BYTES)
-    if program.delays != Delays():
-        yield structs.replace(program, delays=Delays())
+    if program.delays != DelayModel():
+        yield structs.replace(program, delays=DelayModel())
     if program.slowness:
         yield structs.replace(program, slowness={})
     for link in program.slowness:
@@ -121,7 +121,7 @@ def _with_smaller_bodies(program: Program) -> Iterator[Program]:
             yield structs.replace(program, transactions=changed)
     for place, piece in enumerate(program.regular):
         for body in _smaller_bodies(piece.body):
-            regular: tuple[Regular, ...] = _replaced(
+            regular: tuple[RegularProgram, ...] = _replaced(
                 program.regular, place, structs.replace(piece, body=body)
             )
             yield structs.replace(program, regular=regular)

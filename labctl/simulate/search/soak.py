@@ -24,7 +24,7 @@ from broker.transactions.dtx.order import RECENT_MAX
 from broker.transactions.stx.wellformed import GOOD_MAX
 from labctl.simulate.programs.generate import SPAN_S, VALUES, Maker
 from labctl.simulate.programs.programs import Fault, Op, Program
-from labctl.simulate.runner import Run, regular
+from labctl.simulate.runner import SimRun, regular
 from labctl.simulate.search.novelty import known_marks
 from labctl.simulate.world import World
 from labctl.topology import standard
@@ -65,7 +65,7 @@ class Soak:
         self._makers = 0
         homes = {client: tree.brokers[place % brokers] for place, client in enumerate(CLIENTS)}
         self._program = Program(tree.links, tree.brokers, homes, (), ())
-        self._run = Run(self._program)
+        self._run = SimRun(self._program)
         self._run.prepare()
         self.world = self._run.world
         self.result = Soaked(faults=[])

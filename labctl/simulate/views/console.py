@@ -15,7 +15,16 @@ from labctl.simulate.programs.programs import Program
 from labctl.simulate.programs.variants import Variant, generate
 from labctl.simulate.search import explore as exploring
 from labctl.simulate.search import measure as measuring
-from labctl.simulate.search.campaign import Chunk, Done, Record, Tally, attempt, chunks, run, shrunk
+from labctl.simulate.search.campaign import (
+    CampaignFile,
+    Chunk,
+    DoneChunk,
+    Tally,
+    attempt,
+    chunks,
+    run,
+    shrunk,
+)
 from labctl.simulate.search.measure import Measured
 from labctl.simulate.search.novelty import known_marks
 from labctl.simulate.search.requests import Campaign, Exploration, LongRun, Measurement, Replay
@@ -34,7 +43,7 @@ REPORT_S = 5.0
 
 def campaign(out: Output, plan: Campaign) -> bool:
     work = chunks(plan.choice.protocols, plan.choice.scenarios, plan.first, plan.end, plan.variant)
-    record = Record(plan.record)
+    record = CampaignFile(plan.record)
     if record.outdated:
         out.note(f"{record.outdated} chunks in {plan.record} are of other sources: they run again")
     counts = Counts(plan, work)
@@ -47,7 +56,7 @@ def campaign(out: Output, plan: Campaign) -> bool:
     with out.working(f"simulating {len(work)} chunks of schedules") as report, record.writing() as write:
         reporter = Reporter(report)
 
-        def take(done: Done) -> bool:
+        def take(done: DoneChunk) -> bool:
             write(done)
             counts.take(done)
             reporter.say(counts.progress)
@@ -89,7 +98,7 @@ class Counts:
         self.parts = {(p, s): Tally(p, s) for p in choice.protocols for s in choice.scenarios}
         self.failed: set[tuple[str, str, int]] = set()
 
-    def take(self, done: Done) -> None:
+    def take(self, done: DoneChunk) -> None:
         self.total.add(done)
         self.parts[done.protocol, done.scenario].add(done)
         self.failed |= {(done.protocol, done.scenario, violation.seed) for violation in done.violations}

@@ -9,7 +9,7 @@ import msgspec
 from broker.core import Input
 from broker.protocol.filters import Event, Filter, Interval, OneOf
 from broker.protocol.hops import name_of
-from labctl.simulate.programs.delays import Delays
+from labctl.simulate.programs.delays import DelayModel
 from labctl.simulate.programs.programs import LIFETIME_MS, Conditions, Fault, Op, Program, TxProgram
 
 WORDS = {"crash": "crashes", "leave": "leaves", "away": "loses its connection for a while"}
@@ -35,7 +35,7 @@ def outline(program: Program) -> Iterator[str]:
     if program.window_bytes:
         yield f"links      carry frames; {program.window_bytes} bytes may be under way on each"
     yield from _conditions(program.conditions)
-    if program.delays != Delays():
+    if program.delays != DelayModel():
         yield f"delays     {program.delays}"
     pairs = {frozenset(pair) for pair in (*program.links, *program.homes.items())}
     for link, mean_ms in sorted(program.slowness.items()):

@@ -10,7 +10,7 @@ from broker.protocol.hops import is_client, name_of
 from labctl.simulate.programs.programs import Program
 from labctl.simulate.recorded.world import RecordedWorld
 from labctl.simulate.views.describe import message
-from labctl.simulate.world import Moment, Passage, World
+from labctl.simulate.world import Passage, SimMoment, World
 
 DRAWN_WIDTH_MAX = 72
 """Wider than this the columns would push the text off the screen: then it is told in words alone."""
@@ -32,7 +32,7 @@ TOLD = frozenset(
 Drawn = World | RecordedWorld
 
 
-class Line(NamedTuple):
+class DiagramRow(NamedTuple):
     """Something between two nodes, or at one of them (then `source` is empty)."""
 
     time: float
@@ -98,13 +98,13 @@ def draw(columns: Sequence[str], width: int, source: str, target: str) -> str:
     return "".join(cells)
 
 
-def _passages(world: Drawn) -> Iterator[Line]:
+def _passages(world: Drawn) -> Iterator[DiagramRow]:
     ends = {m.node: m.time for m in world.moments if m.name in (events.CRASHED, events.LEFT)}
     for passage in world.passages:
         source, target = name_of(passage.source), name_of(passage.target)
         lost = "" if _is_heard(world, passage, ends) else "  (lost)"
         text = f"{source} -> {target}  {message(passage.message)}{lost}"
-        yield Line(passage.arrived, source, target, text)
+        yield DiagramRow(passage.arrived, source, target, text)
 
 
 def _is_heard(world: Drawn, passage: Passage, ends: Mapping[str, float]) -> bool:
@@ -116,13 +116,13 @@ def _is_heard(world: Drawn, passage: Passage, ends: Mapping[str, float]) -> bool
     return True
 
 
-def _moments(moments: Iterable[Moment]) -> Iterator[Line]:
+def _moments(moments: Iterable[SimMoment]) -> Iterator[DiagramRow]:
     for moment in moments:
         if moment.name in TOLD:
-            yield Line(moment.time, "", moment.node, f"{moment.node}: {_words(moment)}")
+            yield DiagramRow(moment.time, "", moment.node, f"{moment.node}: {_words(moment)}")
 
 
-def _words(moment: Moment) -> str:
+def _words(moment: SimMoment) -> str:
     fields = moment.fields
     tx = f" {fields['tx']}" if fields.get("tx") else ""
     reason = f" because {fields['reason']}" if fields.get("reason") else ""

@@ -13,8 +13,8 @@ from labctl.output import Output
 from labctl.results import histories
 from labctl.simulate.recorded import reading, repetition, smaller
 from labctl.simulate.recorded.links import Altered
-from labctl.simulate.recorded.nodes import Difference, Late, Told
-from labctl.simulate.recorded.repetition import Outcome
+from labctl.simulate.recorded.nodes import Deviation, Late, Told
+from labctl.simulate.recorded.repetition import ReplayedRepetition
 from labctl.simulate.recorded.smaller import Case
 from labctl.simulate.views.console import say_all, step_through
 from labctl.simulate.views.describe import message
@@ -31,14 +31,14 @@ DRAWN_MAX = 400
 CHANGED = "the code of the broker is not that of the run: the difference may lie there"
 
 
-def verdict(outcome: Outcome, is_other_code: bool = False) -> Verdict:
+def verdict(outcome: ReplayedRepetition, is_other_code: bool = False) -> Verdict:
     faults = tuple(map(sentence, outcome.differences))
     faults += (CHANGED,) if faults and is_other_code else ()
     answer = "invalid" if faults else "valid" if outcome.compared else "unknown"
     return Verdict("replay", answer, outcome.compared, faults)  # type: ignore[arg-type]
 
 
-def sentence(one: Difference | Late | Altered) -> str:
+def sentence(one: Deviation | Late | Altered) -> str:
     where = f"line {one.line.number} of {one.line.node}, at {one.line.time:.6f} s"
     if isinstance(one, Late):
         return f"{where}: {one.node} had not looked at its open transactions for {one.seconds:.1f} s, a fault of its timer"
@@ -103,7 +103,7 @@ def replay(out: Output, folder: Path, steps: bool = False, shrink_s: float = 10.
     return not judged.faults and not broken
 
 
-def _tell(out: Output, outcome: Outcome, judged: Verdict, case: Case | None) -> None:
+def _tell(out: Output, outcome: ReplayedRepetition, judged: Verdict, case: Case | None) -> None:
     if judged.faults:
         say_all(out, [*judged.faults, REASON])
         return

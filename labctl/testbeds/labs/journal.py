@@ -32,7 +32,7 @@ class JournalError(LabError):
     """The journal cannot be read or written; nothing may be created without it."""
 
 
-class Entry(Struct, frozen=True):
+class LabEntry(Struct, frozen=True):
     """What the journal knows about one thing."""
 
     number: int
@@ -70,38 +70,38 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, LabEntry] = {}
         self._guard = threading.Lock()
         self._end = self._replay()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LabEntry]:
         with self._guard:
             return list(self._entries.values())
 
-    def may_exist(self) -> list[Entry]:
+    def may_exist(self) -> list[LabEntry]:
         """All that is not known to be absent, in the order of its creation."""
         return [entry for entry in self.entries() if entry.may_exist]
 
-    def intend(self, kind: str, name: str, host: str = "") -> Entry:
+    def intend(self, kind: str, name: str, host: str = "") -> LabEntry:
         """On the disk when this returns; only then may the request leave."""
         with self._guard:
             number = len(self._entries) + 1
-            entry = Entry(number, kind, name, secrets.token_hex(8), time.time(), host)
+            entry = LabEntry(number, kind, name, secrets.token_hex(8), time.time(), host)
             self._append(_Line(number, "intended", kind, name, entry.mark, entry.at_s, host))
             self._entries[number] = entry
             return entry
 
-    def made(self, entry: Entry, identity: str) -> Entry:
+    def made(self, entry: LabEntry, identity: str) -> LabEntry:
         return self._change(structs.replace(entry, state="made", id=identity))
 
-    def refused(self, entry: Entry, why: str) -> Entry:
+    def refused(self, entry: LabEntry, why: str) -> LabEntry:
         """The provider's answer is certain: nothing was created."""
         return self._change(structs.replace(entry, state="refused"), why)
 
-    def gone(self, entry: Entry) -> Entry:
+    def gone(self, entry: LabEntry) -> LabEntry:
         return self._change(structs.replace(entry, state="gone"))
 
-    def _change(self, entry: Entry, why: str = "") -> Entry:
+    def _change(self, entry: LabEntry, why: str = "") -> LabEntry:
         with self._guard:
             self._append(_Line(entry.number, entry.state, id=entry.id, why=why))
             self._entries[entry.number] = entry
@@ -145,7 +145,7 @@ class Journal:
 
     def _apply(self, line: _Line) -> None:
         if line.state == "intended":
-            self._entries[line.number] = Entry(
+            self._entries[line.number] = LabEntry(
                 line.number, line.kind, line.name, line.mark, line.at_s, line.host
             )
             return

@@ -20,7 +20,14 @@ from labctl.testbeds.labs.lab import Host, Lab
 from labctl.testbeds.labs.store import Store
 from labctl.testbeds.providers import fitness
 from labctl.testbeds.providers.fitness import Look
-from labctl.testbeds.providers.provider import Creation, Plan, ProviderError, Released, Report, Resource
+from labctl.testbeds.providers.provider import (
+    AcquirePlan,
+    Creation,
+    ProviderError,
+    Released,
+    Resource,
+    TellOfHost,
+)
 from labctl.testbeds.ssh import reach
 from labctl.testbeds.ssh.connections import Connections
 from labctl.testbeds.ssh.login import KNOWN_HOSTS, HostKeyChanged
@@ -39,7 +46,7 @@ class Hosts:
         self._testbed = testbed
         self._entries = testbed.options.hosts
 
-    def plan(self, store: Store, lab: Lab) -> Plan:
+    def plan(self, store: Store, lab: Lab) -> AcquirePlan:
         lab = self._assigned(lab)
         known = {entry.host for entry in store.journal.may_exist()}
         create = [
@@ -47,9 +54,9 @@ class Hosts:
             for host in lab.hosts
             if host.name not in known
         ]
-        return Plan(tuple(create), notes=(NOTE,))
+        return AcquirePlan(tuple(create), notes=(NOTE,))
 
-    def acquire(self, store: Store, lab: Lab, report: Report) -> Lab:
+    def acquire(self, store: Store, lab: Lab, report: TellOfHost) -> Lab:
         lab = self._assigned(lab)
         store.write(lab)
         entries = {entry.host: entry for entry in store.journal.may_exist()}
@@ -93,7 +100,7 @@ class Hosts:
         problem = reach.answer(host.address, host.port, self._testbed.timeouts.connect_s, dial)
         return structs.replace(host, state="failed" if problem else "ready", detail=problem)
 
-    def release(self, store: Store, lab: Lab, report: Report) -> Released:
+    def release(self, store: Store, lab: Lab, report: TellOfHost) -> Released:
         entries = {entry.host: entry for entry in store.journal.may_exist()}
         hosts = [host for host in lab.hosts if host.name in entries]
         with Connections(store, lab) as connections:

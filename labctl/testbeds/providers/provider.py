@@ -19,7 +19,7 @@ from labctl.testbeds.labs.lab import Lab
 from labctl.testbeds.labs.store import Store
 from labctl.testbeds.testbed import Kind, Testbed
 
-Report = Callable[[str, str], None]
+TellOfHost = Callable[[str, str], None]
 """What is going on with a host: its name, and a few words. Called from any thread."""
 
 
@@ -48,7 +48,7 @@ class Quota(Struct, frozen=True):
         return self.left is not None and self.need > self.left
 
 
-class Plan(Struct, frozen=True):
+class AcquirePlan(Struct, frozen=True):
     """What an acquire would do now."""
 
     create: tuple[Creation, ...] = ()
@@ -84,10 +84,10 @@ class Released(Struct, frozen=True):
 
 
 class Provider(Protocol):
-    def plan(self, store: Store, lab: Lab) -> Plan:
+    def plan(self, store: Store, lab: Lab) -> AcquirePlan:
         """What `acquire` would create for this lab; changes nothing, here or there."""
 
-    def acquire(self, store: Store, lab: Lab, report: Report) -> Lab:
+    def acquire(self, store: Store, lab: Lab, report: TellOfHost) -> Lab:
         """Bring every host of the lab up, creating what is missing and nothing twice.
 
         Returns the lab with what became of each host; a host that could not be had is `failed`, with
@@ -97,7 +97,7 @@ class Provider(Protocol):
     def inspect(self, store: Store, lab: Lab) -> Lab:
         """The lab with the hosts' present states and addresses; changes nothing there."""
 
-    def release(self, store: Store, lab: Lab, report: Report) -> Released:
+    def release(self, store: Store, lab: Lab, report: TellOfHost) -> Released:
         """Give back all that is recorded as this lab's, and nothing else, and look whether it is gone."""
 
     def examine(self, brokers: int, clients: int) -> list[Check]:

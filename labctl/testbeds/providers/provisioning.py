@@ -18,7 +18,14 @@ from labctl.testbeds.labs import store
 from labctl.testbeds.labs.lab import Lab
 from labctl.testbeds.labs.store import Store
 from labctl.testbeds.providers import provider
-from labctl.testbeds.providers.provider import LeftBehind, Plan, ProviderError, Released, Report, Resource
+from labctl.testbeds.providers.provider import (
+    AcquirePlan,
+    LeftBehind,
+    ProviderError,
+    Released,
+    Resource,
+    TellOfHost,
+)
 from labctl.testbeds.ssh import reach
 from labctl.testbeds.testbed import Testbed
 
@@ -44,7 +51,7 @@ def size_of_experiment(name: str) -> Size:
     )
 
 
-def plan(name: str, testbed: Testbed | None, size: Size) -> tuple[Lab, Plan]:
+def plan(name: str, testbed: Testbed | None, size: Size) -> tuple[Lab, AcquirePlan]:
     """What `provision` would do; nothing is changed, not even here."""
     place = Store(name)
     lab = wanted(place, testbed, size, time.time())
@@ -52,7 +59,7 @@ def plan(name: str, testbed: Testbed | None, size: Size) -> tuple[Lab, Plan]:
         return lab, _draw(there, place, lab, size)
 
 
-def _draw(there: provider.Provider, place: Store, lab: Lab, size: Size) -> Plan:
+def _draw(there: provider.Provider, place: Store, lab: Lab, size: Size) -> AcquirePlan:
     drawn = there.plan(place, lab)
     if len(lab.hosts) >= size.brokers + size.clients:
         return drawn
@@ -64,8 +71,8 @@ def provision(
     name: str,
     testbed: Testbed | None,
     size: Size,
-    report: Report,
-    show: Callable[[Lab, Plan], None],
+    report: TellOfHost,
+    show: Callable[[Lab, AcquirePlan], None],
 ) -> Lab:
     """The plan is shown, then carried out; hosts that could not be had are `failed` in what is returned."""
     place = Store(name)
@@ -149,7 +156,7 @@ def inspect(name: str) -> Lab:
         return there.inspect(place, lab)
 
 
-def destroy(name: str, report: Report) -> Released:
+def destroy(name: str, report: TellOfHost) -> Released:
     """Remove a lab and, when nothing of it is left, its folder. There is no harm in doing it twice."""
     place = Store(name)
     with place.locked():

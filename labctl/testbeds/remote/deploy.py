@@ -10,8 +10,8 @@ from labctl.exits import LabError
 from labctl.testbeds.labs.lab import Host
 from labctl.testbeds.remote import bundles, wheels
 from labctl.testbeds.remote.bundles import Bundle
-from labctl.testbeds.ssh.connections import Say
-from labctl.testbeds.ssh.play import Outcome, Player, PlayError, target
+from labctl.testbeds.ssh.connections import TellOfHost
+from labctl.testbeds.ssh.play import Player, PlayError, PlayResult, target
 from playbooks.deploy import Deployed, deploy
 from playbooks.prepare import Found, prepare, wait_for_start
 from playbooks.steps import Playbook
@@ -19,23 +19,25 @@ from playbooks.steps import Playbook
 SHOWN_MAX = 5
 
 
-class Shelf:
+class BundleStore:
     """Bundles for any host: our code once, packages once for each kind of host."""
 
     def __init__(self, modules: Iterable[ModuleType] = ()) -> None:
         self._code = bundles.code(modules)
-        self._packages: dict[wheels.Kind, Bundle] = {}
+        self._packages: dict[wheels.HostKind, Bundle] = {}
         self._guard = threading.Lock()
 
     def for_host(self, found: Found) -> tuple[Bundle, Bundle]:
-        kind = wheels.Kind(*found.kind)
+        kind = wheels.HostKind(*found.kind)
         with self._guard:
             if kind not in self._packages:
                 self._packages[kind] = wheels.packages(kind)
         return self._code, self._packages[kind]
 
 
-def everywhere(player: Player, hosts: Sequence[Host], shelf: Shelf, say: Say) -> dict[str, Deployed]:
+def everywhere(
+    player: Player, hosts: Sequence[Host], shelf: BundleStore, say: TellOfHost
+) -> dict[str, Deployed]:
     """By host. One host that cannot be had is enough to raise, and all that cannot be are named."""
 
     def playbook(host: Host) -> Playbook[Deployed]:
@@ -56,7 +58,7 @@ def everywhere(player: Player, hosts: Sequence[Host], shelf: Shelf, say: Say) ->
     return {outcome.host.name: outcome.made for outcome in outcomes if outcome.made is not None}
 
 
-def refuse_failures(outcomes: Sequence[Outcome[Deployed]], what: str) -> None:
+def refuse_failures(outcomes: Sequence[PlayResult[Deployed]], what: str) -> None:
     errors: list[LabError] = [outcome.error for outcome in outcomes if outcome.error is not None]
     if not errors:
         return

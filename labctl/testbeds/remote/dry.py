@@ -14,10 +14,10 @@ from labctl.testbeds.remote.recorder import Recorder
 from labctl.testbeds.ssh.connections import Connections
 
 if TYPE_CHECKING:
-    from labctl.conduct.conductor import Order
+    from labctl.conduct.conductor import RunOrder
 
 
-def show(out: Output, name: str, what: Order, pack: bool) -> None:
+def show(out: Output, name: str, what: RunOrder, pack: bool) -> None:
     """Deployment once, then every cell's first repetition."""
     for host, lines in commands(Store(name), what, pack, out).items():
         out.say(f"\n{host}:")
@@ -25,7 +25,7 @@ def show(out: Output, name: str, what: Order, pack: bool) -> None:
             out.say(f"  {line}")
 
 
-def commands(store: Store, what: Order, pack: bool, out: Output) -> dict[str, list[str]]:
+def commands(store: Store, what: RunOrder, pack: bool, out: Output) -> dict[str, list[str]]:
     """By host: what the run asks of hosts that only write it down."""
     recorder = Recorder(Connections(store, store.lab()))
 

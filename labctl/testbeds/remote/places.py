@@ -19,8 +19,8 @@ from labctl.testbeds.labs.lab import Host, Lab
 from labctl.testbeds.labs.store import Store
 from labctl.testbeds.remote import deploy
 from labctl.testbeds.remote.placing import place, tournament
-from labctl.testbeds.ssh.connections import Connections, Say
-from labctl.testbeds.ssh.line import Line
+from labctl.testbeds.ssh.connections import Connections, TellOfHost
+from labctl.testbeds.ssh.line import BreakableLine
 from labctl.testbeds.ssh.login import HostKeyChanged
 from labctl.testbeds.ssh.play import Player, target
 from labctl.testbeds.timeouts import Timeouts
@@ -46,9 +46,9 @@ class _Watch(threading.Thread):
         self._period_s = period_s
         self._ended = threading.Event()
         self._guard = threading.Lock()
-        self._lines: dict[str, tuple[Station, Line]] = {}
+        self._lines: dict[str, tuple[Station, BreakableLine]] = {}
 
-    def add(self, station: Station, line: Line) -> None:
+    def add(self, station: Station, line: BreakableLine) -> None:
         with self._guard:
             self._lines[station.host] = station, line
 
@@ -227,7 +227,7 @@ class LabSite:
 
 @contextmanager
 def at(
-    store: Store, lab: Lab, modules: Sequence[ModuleType], say: Say, pack: bool = False
+    store: Store, lab: Lab, modules: Sequence[ModuleType], say: TellOfHost, pack: bool = False
 ) -> Iterator[LabSite]:
     """Deploy to all hosts that are ready, start their agents; for the length of a block."""
     with Connections(store, lab) as connections, on(Player(connections), modules, say, pack) as site:
@@ -238,7 +238,7 @@ def at(
 def on(
     player: Player,
     modules: Sequence[ModuleType],
-    say: Say,
+    say: TellOfHost,
     pack: bool,
     token: Callable[[], str] = lambda: secrets.token_hex(3),
 ) -> Iterator[LabSite]:
@@ -250,7 +250,7 @@ def on(
             say(host.name, f"is left out, because it is {host.state}: {host.detail or 'provision again'}")
     if not hosts:
         raise SiteError(f"no host of the lab {lab.name} is ready; `labctl status --lab {lab.name}` says more")
-    deployed = deploy.everywhere(player, hosts, deploy.Shelf(modules), say)
+    deployed = deploy.everywhere(player, hosts, deploy.BundleStore(modules), say)
     site = LabSite(player, deployed, pack, token)
     try:
         site.open()

@@ -14,7 +14,7 @@ import msgspec
 from labctl.run.observer import OBSERVER
 from labctl.testbeds.labs.lab import Host
 from labctl.testbeds.ssh.connections import Connections
-from labctl.testbeds.ssh.line import Line
+from labctl.testbeds.ssh.line import BreakableLine
 from labctl.testbeds.ssh.play import Player, in_words, words
 from playbooks.steps import Playbook, shell
 
@@ -40,7 +40,7 @@ class Recorder(Player):
         self.lines[host.name] += lines
         return made
 
-    def attach(self, host: Host, playbook: Playbook[None]) -> Line:
+    def attach(self, host: Host, playbook: Playbook[None]) -> BreakableLine:
         self.lines[host.name].append(in_words(next(playbook), self.about))
         return _Agent(lambda command, why: self._write(host, command, why))
 

@@ -40,7 +40,7 @@ class WheelError(LabError):
     """A package cannot be had for a host."""
 
 
-class Kind(Struct, frozen=True):
+class HostKind(Struct, frozen=True):
     """What compiled packages depend on."""
 
     python: tuple[int, int]
@@ -56,11 +56,11 @@ class _Kept(Struct):
     unpacked_bytes: int
 
 
-def own() -> Kind:
-    return Kind(sys.version_info[:2], platform.machine(), platform.libc_ver()[0] or "musl")
+def own() -> HostKind:
+    return HostKind(sys.version_info[:2], platform.machine(), platform.libc_ver()[0] or "musl")
 
 
-def packages(kind: Kind) -> Bundle:
+def packages(kind: HostKind) -> Bundle:
     """Made now, or found where it is kept."""
     versions = {name: importlib.metadata.version(name) for name in NEEDED}
     label = "-".join(
@@ -131,7 +131,7 @@ def _installed() -> dict[str, bytes]:
     return files
 
 
-def _downloaded(kind: Kind, versions: dict[str, str]) -> dict[str, bytes]:
+def _downloaded(kind: HostKind, versions: dict[str, str]) -> dict[str, bytes]:
     if kind.libc not in _TAGS:
         raise WheelError(f"no packages are known for hosts with the C library {kind.libc!r}")
     with tempfile.TemporaryDirectory(prefix="labctl-wheels-") as folder:

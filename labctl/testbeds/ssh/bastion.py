@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import paramiko
 
 
-class Gate:
+class OpenBastion:
     def __init__(self, testbed: Testbed, bastion: Bastion) -> None:
         self._timeouts = testbed.timeouts
         self.door = door_of(testbed, bastion)
         self._open: fabric.Connection | None = None
         self._guard = threading.Lock()
 
-    def __enter__(self) -> Gate:
+    def __enter__(self) -> OpenBastion:
         self.connection()
         return self
 
@@ -60,9 +60,9 @@ class Gate:
             self._open.close()
 
 
-def gate_of(testbed: Testbed) -> Gate | None:
+def gate_of(testbed: Testbed) -> OpenBastion | None:
     """None: hosts are reached from here."""
-    return Gate(testbed, testbed.reach) if isinstance(testbed.reach, Bastion) else None
+    return OpenBastion(testbed, testbed.reach) if isinstance(testbed.reach, Bastion) else None
 
 
 def door_of(testbed: Testbed, bastion: Bastion) -> Door:

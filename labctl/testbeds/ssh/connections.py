@@ -110,5 +110,5 @@ def _plain_ssh(store: Store, door: Door, connect_s: float) -> list[str]:
     return [*words, "-p", str(door.port), f"{door.user}@{door.address}"]
 
 
-Say = Callable[[str, str], None]
+TellOfHost = Callable[[str, str], None]
 """A host and a few words: what is going on there."""

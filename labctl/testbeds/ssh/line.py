@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from labctl.run.station import Pipe
+from labctl.run.station import AgentLine
 
 if TYPE_CHECKING:
     import paramiko
 
 
-class Line(Pipe, Protocol):
+class BreakableLine(AgentLine, Protocol):
     def give_up(self, why: str) -> None:
         """Whoever receives hears that the line has ended."""
 
 
-class Channel:
+class SshLine:
     """A line over SSH."""
 
     def __init__(self, channel: paramiko.Channel, end_s: float) -> None:

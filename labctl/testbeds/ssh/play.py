@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from labctl.exits import LabError
 from labctl.testbeds.labs.lab import Host, Lab
 from labctl.testbeds.ssh.connections import Connections
-from labctl.testbeds.ssh.line import Channel, Line
+from labctl.testbeds.ssh.line import BreakableLine, SshLine
 from labctl.testbeds.ssh.login import HostKeyChanged, SshError
-from playbooks.steps import Attach, Fetch, Playbook, PlaybookError, Result, Run, Step, Target
+from playbooks.steps import Attach, CommandResult, Fetch, Playbook, PlaybookError, Run, Step, Target
 
 if TYPE_CHECKING:
     import paramiko
@@ -33,7 +33,7 @@ class PlayError(LabError):
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[Made]):
+class PlayResult(Generic[Made]):
     """What became of a playbook on one host: what it returned, or why it did not."""
 
     host: Host
@@ -69,17 +69,17 @@ class Player:
 
     def everywhere(
         self, hosts: Sequence[Host], playbook: Callable[[Host], Playbook[Made]]
-    ) -> list[Outcome[Made]]:
+    ) -> list[PlayResult[Made]]:
         """On all of them at once. A host whose key is wrong ends it for all."""
         return self.each(hosts, lambda host: self.on(host, playbook(host)))
 
-    def each(self, hosts: Sequence[Host], do: Callable[[Host], Made]) -> list[Outcome[Made]]:
-        def one(host: Host) -> Outcome[Made]:
+    def each(self, hosts: Sequence[Host], do: Callable[[Host], Made]) -> list[PlayResult[Made]]:
+        def one(host: Host) -> PlayResult[Made]:
             began = time.monotonic()
             try:
-                return Outcome(host, do(host), None, time.monotonic() - began)
+                return PlayResult(host, do(host), None, time.monotonic() - began)
             except LabError as error:
-                return Outcome(host, None, error, time.monotonic() - began)
+                return PlayResult(host, None, error, time.monotonic() - began)
 
         if not hosts:
             return []
@@ -98,12 +98,12 @@ class Player:
                 raise outcome.error
         return outcomes
 
-    def attach(self, host: Host, playbook: Playbook[None]) -> Line:
+    def attach(self, host: Host, playbook: Playbook[None]) -> BreakableLine:
         step = next(playbook)
         assert isinstance(step, Attach)
-        return Channel(self._channel(host, step.command), self._timeouts.command_s)
+        return SshLine(self._channel(host, step.command), self._timeouts.command_s)
 
-    def _do(self, host: Host, step: Step) -> Result:
+    def _do(self, host: Host, step: Step) -> CommandResult:
         if isinstance(step, Attach):
             raise PlayError(f"{host.name}: a playbook that stays must be attached")
         if isinstance(step, Fetch):
@@ -118,7 +118,7 @@ class Player:
             raise PlayError(f"{host.name}, {step.why}: {result.last_words}")
         return result
 
-    def _run(self, host: Host, step: Run, limit_s: float) -> Result:
+    def _run(self, host: Host, step: Run, limit_s: float) -> CommandResult:
         with self._session(host, step.command, limit_s, step.why) as channel:
             errors = io.BytesIO()
             out = io.BytesIO()
@@ -129,11 +129,11 @@ class Player:
                 errors.write(block)
             sender.join()
             code = channel.recv_exit_status()
-        return Result(
+        return CommandResult(
             code, out.getvalue().decode(errors="replace"), errors.getvalue().decode(errors="replace")
         )
 
-    def _fetch(self, host: Host, step: Fetch) -> Result:
+    def _fetch(self, host: Host, step: Fetch) -> CommandResult:
         with self._session(host, step.command, self._timeouts.transfer_s, step.why) as channel:
             channel.shutdown_write()
             try:
@@ -146,7 +146,7 @@ class Player:
             for _ in _blocks(channel.recv):  # what fills the archive's last block
                 pass
             code = channel.recv_exit_status()
-        return Result(code)
+        return CommandResult(code)
 
     @contextmanager
     def _session(self, host: Host, command: str, limit_s: float, why: str) -> Iterator[paramiko.Channel]:
@@ -257,6 +257,6 @@ def words(playbook: Playbook[Made], about: str = "") -> tuple[list[str], Made]:
         step = next(playbook)
         while True:
             lines.append(in_words(step, about))
-            step = playbook.send(Result(out=step.answers if isinstance(step, Run) else ""))
+            step = playbook.send(CommandResult(out=step.answers if isinstance(step, Run) else ""))
     except StopIteration as end:
         return lines, end.value

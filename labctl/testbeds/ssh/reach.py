@@ -34,9 +34,9 @@ def dialing(testbed: Testbed) -> Iterator[Dial]:
     if not isinstance(testbed.reach, Bastion):
         yield from_here
         return
-    from labctl.testbeds.ssh.bastion import Gate
+    from labctl.testbeds.ssh.bastion import OpenBastion
 
-    with Gate(testbed, testbed.reach) as gate:
+    with OpenBastion(testbed, testbed.reach) as gate:
         yield gate.dial
 
 

@@ -18,7 +18,7 @@ from broker.protocol.link import Link
 from broker.protocol.messages import Announce, Publish
 from broker.recorded import Given, decided
 from broker.routing.joining import ClientArrived
-from broker.serving.recording import RecordedBroker, Recording
+from broker.serving.recording import RecordedBroker, RecordingFile
 from broker.serving.server import Server
 from tests.support import recordings
 
@@ -33,7 +33,7 @@ class Notes:
 
 def test_a_link_tells_every_message_where_it_gets_its_number_queued_or_not() -> None:
     notes = Notes()
-    link, plain = Recording(notes.note).link("client:E"), Link()
+    link, plain = RecordingFile(notes.note).link("client:E"), Link()
     for each in (link, plain):
         each.window_bytes = 4
         frames = [each.pass_on(b"abc", 3), each.pass_on(b"d", 1), each.pass_on(b"ef", 2)]
@@ -48,7 +48,7 @@ def test_a_link_tells_every_message_where_it_gets_its_number_queued_or_not() -> 
 
 def test_who_comes_again_has_another_link() -> None:
     notes = Notes()
-    recording = Recording(notes.note)
+    recording = RecordingFile(notes.note)
     for _ in range(2):
         recording.link("client:E").push(b"a")
     assert [fields["life"] for _, fields in notes.found] == [1, 2]

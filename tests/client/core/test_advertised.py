@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.protocol.filters import make_filter
 from client.core.advertised import Advertised, Change
-from labctl.simulate.programs.delays import Delays
+from labctl.simulate.programs.delays import DelayModel
 from labctl.simulate.programs.programs import Op, Program, TxProgram
 from labctl.simulate.runner import simulate
 
@@ -96,5 +96,5 @@ def test_what_a_plan_asks_for_late_stands_before_what_was_said_behind_its_later_
     first = (Op("tcm", to="c4", nested=(("c4", (back,)),)), Op("usub", "d", (3,)))
     plans = (TxProgram("c2", "s-tx", first), TxProgram("c2", "s-tx", (Op("adv", "d", (2,)),)))
     homes = {"c2": "b1", "c4": "b1"}
-    program = Program((), ("b1",), homes, (), plans, delays=Delays("even"))
+    program = Program((), ("b1",), homes, (), plans, delays=DelayModel("even"))
     assert simulate(program).faults == []

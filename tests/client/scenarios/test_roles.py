@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from client.scenarios.cases.dispatching import Agent, Engine
+from client.scenarios.cases.dispatching import DispatchingAgent, DispatchingEngine
 from client.scenarios.stage import Options, ScenarioError
 from labctl.simulate.stage import play
 from labctl.simulate.world import World
@@ -40,25 +40,25 @@ def mistyped_plan(*_: Any) -> None:
 def test_every_transaction_is_told_with_the_mistake_and_its_place(
     monkeypatch: pytest.MonkeyPatch, approach: str, method: str, mistake: Any, outcome: str
 ) -> None:
-    monkeypatch.setattr(Engine, method, mistake)
+    monkeypatch.setattr(DispatchingEngine, method, mistake)
     found = outcomes(approach)
     assert [each for each, _ in found] == [outcome] * N
     for _, reason in found:
         assert reason.startswith(
-            "AttributeError: 'Engine' object has no attribute 'no_such_word' (test_roles.py, "
+            "AttributeError: 'DispatchingEngine' object has no attribute 'no_such_word' (test_roles.py, "
         )
 
 
 def test_a_participants_mistake_aborts_the_transaction_that_asked_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Agent, "on_tcm", mistyped)
+    monkeypatch.setattr(DispatchingAgent, "on_tcm", mistyped)
     found = outcomes("d-tx")
     assert [each for each, _ in found] == ["aborted"] * N
     assert all("has no attribute 'no_such_word'" in reason for _, reason in found)
 
 
 def test_a_mistake_outside_of_any_transaction_ends_the_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Engine, "attempt", mistyped_plan)
+    monkeypatch.setattr(DispatchingEngine, "attempt", mistyped_plan)
     with pytest.raises(ScenarioError, match=r"E: AttributeError: .*no_such_word"):
         outcomes("d-tx")

@@ -9,14 +9,14 @@ from broker.protocol.filters import make_filter
 from labctl.checks import properties
 from labctl.checks.history import History, read
 from labctl.checks.order import faults_of, timelines_of
-from labctl.simulate.world import Moment
+from labctl.simulate.world import SimMoment
 
 Told = tuple[str, str, dict[str, Any]]
 FIRST, SECOND = (1, "t1"), (2, "t2")
 
 
 def history(told: Iterable[Told]) -> History:
-    return read(Moment(node, place, 0.0, name, fields) for place, (node, name, fields) in enumerate(told))
+    return read(SimMoment(node, place, 0.0, name, fields) for place, (node, name, fields) in enumerate(told))
 
 
 def issued(op: int, kind: str, tx: str = "", x: int = 0) -> Told:

@@ -14,7 +14,7 @@ from labctl.testbeds.labs import lab as labs
 from labctl.testbeds.labs.lab import Lab
 from labctl.testbeds.labs.store import Store
 from labctl.testbeds.providers import provisioning
-from labctl.testbeds.providers.netns.machine import Machine
+from labctl.testbeds.providers.netns.machine import ThisMachine
 from labctl.testbeds.providers.provisioning import Size
 from labctl.testbeds.testbed import OpenStackOptions, Testbed
 from labctl.testbeds.testbed_file import resolve
@@ -114,7 +114,7 @@ def test_a_lab_that_is_shared_stays_so_and_grows_when_more_machines_are_allowed(
 
 def test_a_plan_says_who_shares_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["provision", "--testbed", "netns", "--experiment", "base", "--dry-run", "--json"]
-    monkeypatch.setattr(Machine, "namespaces", lambda _self: frozenset())
+    monkeypatch.setattr(ThisMachine, "namespaces", lambda _self: frozenset())
     alone = json.loads(CliRunner().invoke(app, command).stdout)
     shared = json.loads(CliRunner().invoke(app, [*command, "--machines", "2"]).stdout)
     assert [each["kind"] for each in alone["create"]] == ["bridge", *["namespace"] * 7]

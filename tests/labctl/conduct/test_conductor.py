@@ -11,7 +11,7 @@ from labctl.checks.repetition import Judged
 from labctl.checks.verdict import Answer, Verdict
 from labctl.conduct import calibrations, conductor
 from labctl.conduct.calibrations import Setting, Stale
-from labctl.conduct.conductor import GaveUp, Order
+from labctl.conduct.conductor import GaveUp, RunOrder
 from labctl.conduct.request import CalibrationRequest, RunRequest
 from labctl.conduct.wait_search import Calibration, CalibrationFailed
 from labctl.experiment.schedule import PROFILES
@@ -45,7 +45,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Setting]:
     return settings
 
 
-def carried_out(root: Path, what: Order) -> Folder:
+def carried_out(root: Path, what: RunOrder) -> Folder:
     folder = conductor.begin(root, what)
     carry_out(root, folder, what)
     return folder

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from broker.protocol.events import ISSUED, PLACED
-from labctl.conduct.wait_needed import Line, needs_ms, read
+from labctl.conduct.wait_needed import TimedLine, needs_ms, read
 
 
-def issued(time: float, instance: str, process: str = "p1") -> Line:
-    return Line(ISSUED, time, {"kind": "pub", "event": {"process": process, "instance": instance}})
+def issued(time: float, instance: str, process: str = "p1") -> TimedLine:
+    return TimedLine(ISSUED, time, {"kind": "pub", "event": {"process": process, "instance": instance}})
 
 
-def placed(time: float, kind: str, instance: str, process: str = "p1") -> Line:
+def placed(time: float, kind: str, instance: str, process: str = "p1") -> TimedLine:
     names, values = ["instance", "process"], [instance, process]
-    return Line(PLACED, time, {"kind": kind, "client": "A1", "filter": [names, values]})
+    return TimedLine(PLACED, time, {"kind": kind, "client": "A1", "filter": [names, values]})
 
 
 def rounded(values: list[float]) -> list[float]:
@@ -52,7 +52,7 @@ def test_a_transaction_about_two_instances_needs_what_the_slower_needs() -> None
 
 def test_what_is_about_no_instance_is_left_out() -> None:
     lines: list[Any] = [
-        Line(ISSUED, 1.0, {"kind": "adv", "filter": [["process"], ["p1"]]}),
+        TimedLine(ISSUED, 1.0, {"kind": "adv", "filter": [["process"], ["p1"]]}),
         issued(1.0, "x"),
     ]
     assert needs_ms(lines, []) == []

@@ -11,8 +11,8 @@ from client.scenarios.stage import Disruption
 from labctl.experiment import client_processes
 from labctl.experiment.client_processes import (
     DriverError,
-    Given,
-    Line,
+    Instructions,
+    OutputLine,
     cast,
     clients,
     command,
@@ -25,7 +25,7 @@ from labctl.experiment.experiment import Cell
 WAITING = Cell("dispatching", "bl-wait", step_ms=50.0)
 
 
-def options(given: Given, role: str) -> dict[str, str]:
+def options(given: Instructions, role: str) -> dict[str, str]:
     client = next(each for each in cast(given.cell) if each.role == role)
     words = command(given, client, "127.0.0.1:7", Path("there"), ["python"])[3:]
     return dict((word.removeprefix("--") + "=").split("=")[:2] for word in words)
@@ -41,7 +41,7 @@ def test_coordinators_come_last_in_their_copy() -> None:
 
 
 def test_only_the_coordinator_is_controlled_and_warmed_up() -> None:
-    given = Given(Cell("dispatching", "s-tx"), transactions=100, warm_up=10)
+    given = Instructions(Cell("dispatching", "s-tx"), transactions=100, warm_up=10)
     assert "controlled" in options(given, "E")
     assert options(given, "E")["warm-up"] == "10"
     assert not {"controlled", "warm-up"} & set(options(given, "D"))
@@ -49,7 +49,7 @@ def test_only_the_coordinator_is_controlled_and_warmed_up() -> None:
 
 
 def test_a_copy_has_names_of_its_own() -> None:
-    given = Given(Cell("dispatching", "s-tx", copies=2, in_flight=3), transactions=10)
+    given = Instructions(Cell("dispatching", "s-tx", copies=2, in_flight=3), transactions=10)
     found = options(given, "A1")
     assert found["suffix"] == "-0"
     assert found["history"] == "there/history/A1-0.jsonl"
@@ -57,16 +57,16 @@ def test_a_copy_has_names_of_its_own() -> None:
 
 
 def test_the_wait_and_the_delays_are_passed_on() -> None:
-    found = options(Given(WAITING, 10, wait_ms=150.0, delay=Delay(3.3, 0.4, 5e-4, (80, 160), 7)), "E")
+    found = options(Instructions(WAITING, 10, wait_ms=150.0, delay=Delay(3.3, 0.4, 5e-4, (80, 160), 7)), "E")
     assert found["wait-ms"] == "150.0"
     assert (found["delay-ms"], found["sigma"], found["seed"]) == ("3.3", "0.4", "7")
     assert (found["stall-probability"], found["stall-ms"]) == ("0.0005", "80,160")
-    assert "delay-ms" not in options(Given(WAITING, 10, wait_ms=150.0), "E")
+    assert "delay-ms" not in options(Instructions(WAITING, 10, wait_ms=150.0), "E")
 
 
 def test_disruption_is_told_its_load() -> None:
     cell = Cell("disruption", "s-tx", work="consolidation", load="open")
-    found = options(Given(cell, 40, disruption=Disruption()), "C")
+    found = options(Instructions(cell, 40, disruption=Disruption()), "C")
     assert (found["scenario"], found["work"], found["load"]) == ("disruption", "consolidation", "open")
     assert (found["rounds"], found["events"], found["instances"]) == ("10", "20000", "4")
 
@@ -81,14 +81,14 @@ def test_what_a_coordinator_prints_is_read_whatever_else_it_says() -> None:
 def test_a_transaction_of_a_copy_is_told_without_its_suffix() -> None:
     cell = Cell("dispatching", "s-tx", copies=3)
     client = [each for each in cast(cell) if each.coordinates][2]
-    line = Line(transaction=2, outcome="committed", agent="A2-2", correct=True, received_by=["A2-2"])
-    found = record(line, Given(cell, 5, warm_up=2), client)
+    line = OutputLine(transaction=2, outcome="committed", agent="A2-2", correct=True, received_by=["A2-2"])
+    found = record(line, Instructions(cell, 5, warm_up=2), client)
     assert (found.copy, found.agent, found.received_by, found.warm_up) == (2, "A2", ("A2",), True)
 
 
 def test_bl_wait_commits_when_it_has_published() -> None:
-    line = Line(transaction=3, outcome="published", agent="A1", correct=True, received_by=["A1"])
-    assert record(line, Given(WAITING, 5, warm_up=2), cast(WAITING)[-1]).outcome == "committed"
+    line = OutputLine(transaction=3, outcome="published", agent="A1", correct=True, received_by=["A1"])
+    assert record(line, Instructions(WAITING, 5, warm_up=2), cast(WAITING)[-1]).outcome == "committed"
 
 
 @pytest.mark.parametrize(
@@ -103,24 +103,24 @@ def test_bl_wait_commits_when_it_has_published() -> None:
 def test_a_wrong_routing_without_isolation_says_which_operation_was_late(
     received_by: list[str], fault: str
 ) -> None:
-    line = Line(transaction=1, agent="A1", correct=False, received_by=received_by)
+    line = OutputLine(transaction=1, agent="A1", correct=False, received_by=received_by)
     assert client_processes.fault(WAITING, line, received_by) == fault
 
 
 def test_a_transaction_that_promises_isolation_has_missed_its_recipient() -> None:
-    line = Line(transaction=1, agent="A1", correct=False)
+    line = OutputLine(transaction=1, agent="A1", correct=False)
     assert client_processes.fault(Cell("dispatching", "s-tx"), line, []) == "missed"
 
 
 def test_in_a_consolidation_the_consolidator_is_the_recipient() -> None:
     cell = Cell("consolidation", "bl-wait", step_ms=50.0)
-    line = Line(transaction=1, correct=False)
+    line = OutputLine(transaction=1, correct=False)
     assert client_processes.fault(cell, line, ["C", "A2"]) == "late-unsubscription"
     assert client_processes.fault(cell, line, ["A2"]) == "late-subscription"
 
 
 def test_what_is_not_known_to_be_wrong_has_no_fault() -> None:
-    line = Line(transaction=1, outcome="unknown", agent="A1", correct=None)
+    line = OutputLine(transaction=1, outcome="unknown", agent="A1", correct=None)
     assert not client_processes.fault(WAITING, line, [])
 
 

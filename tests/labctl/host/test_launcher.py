@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from labctl.host import launcher
-from labctl.host.launcher import LAST_WORDS_BYTES, Program
+from labctl.host.launcher import LAST_WORDS_BYTES, Launch
 from playbooks import start
 
 
@@ -49,7 +49,7 @@ def test_the_sentence_names_who_how_and_why() -> None:
 def test_what_is_started_has_a_session_of_its_own_and_its_end_is_told(tmp_path: Path) -> None:
     script = "import os, time; print(os.getsid(0), os.environ['WHOSE'], flush=True); time.sleep(60)"
     log = tmp_path / "log"
-    program = Program(
+    program = Launch(
         [sys.executable, "-c", script], tmp_path, errors=log, output=log, variables={"WHOSE": "ours"}
     )
     pid = launcher.start(program)

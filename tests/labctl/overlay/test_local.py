@@ -142,7 +142,7 @@ def test_a_port_in_use_ends_with_4_and_names_broker_and_port(tmp_path: Path) -> 
 
 
 def test_a_setting_that_the_broker_refuses_ends_with_2_and_its_own_sentence(tmp_path: Path) -> None:
-    settings = local.Settings(common=node_files.Common(limits={"payload_bytes_mx": 1}))
+    settings = local.OverlaySettings(common=node_files.Common(limits={"payload_bytes_mx": 1}))
     with pytest.raises(launch.StartError, match="payload_bytes_max") as caught:
         local.up(standard(1), settings=settings)
     assert caught.value.exit_code == 2
@@ -150,7 +150,7 @@ def test_a_setting_that_the_broker_refuses_ends_with_2_and_its_own_sentence(tmp_
 
 
 def test_after_a_failed_start_the_logs_are_kept_and_the_next_start_replaces_them() -> None:
-    bad = local.Settings(common=node_files.Common(limits={"payload_bytes_mx": 1}))
+    bad = local.OverlaySettings(common=node_files.Common(limits={"payload_bytes_mx": 1}))
     with pytest.raises(launch.StartError) as caught:
         local.up(standard(1), settings=bad)
     log = Path(str(caught.value).rpartition("log: ")[2].rstrip(")"))

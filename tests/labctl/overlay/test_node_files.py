@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.config import ConfigError, parse
 from broker.protocol.delay import Delay
-from labctl.overlay.node_files import Common, Neighbour, Node, emit, plan
+from labctl.overlay.node_files import Common, NeighbourEntry, Node, emit, plan
 from labctl.topology import Topology, standard
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -24,7 +24,7 @@ def addresses_of(tree: Topology) -> dict[str, str]:
 @given(TEXT, TEXT, st.floats(0, 60_000), st.integers(0, 2**62))
 def test_any_text_and_number_comes_back_as_it_was(id_: str, other: str, delay_ms: float, seed: int) -> None:
     delay = Delay(delay_ms, 0.5, 0.25, (60.0, 120.0), seed)
-    table = tomllib.loads(emit(Node(id_, "h:1", (Neighbour(other, None, delay),))))
+    table = tomllib.loads(emit(Node(id_, "h:1", (NeighbourEntry(other, None, delay),))))
     assert table["id"] == id_
     assert table["neighbours"][0] == {
         "id": other,
@@ -42,7 +42,7 @@ def test_every_awkward_character_is_escaped(character: str) -> None:
 
 
 def test_a_section_that_would_say_nothing_is_left_out() -> None:
-    assert emit(Node("b1", "h:1", (Neighbour("b2", None),))) == (
+    assert emit(Node("b1", "h:1", (NeighbourEntry("b2", None),))) == (
         'id = "b1"\nlisten = "h:1"\noverlap = "all"\n\n[[neighbours]]\nid = "b2"\n'
     )
 

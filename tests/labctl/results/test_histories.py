@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from broker import status
-from broker.node.history import History
+from broker.node.history import HistoryFile
 from broker.protocol.dtx import Prepare
 from broker.protocol.events import ARRIVED, FIRST, SENT, Detail, is_kept
 from broker.protocol.filters import at_least, between, make_filter, one_of
@@ -27,7 +27,7 @@ from labctl.cli import app
 from labctl.results.histories import Line, load
 from labctl.results.problem import ResultProblem
 from labctl.simulate.stage import play
-from labctl.simulate.world import Moment, World
+from labctl.simulate.world import SimMoment, World
 
 HOMES = {"E": "b1", "D": "b2", "A1": "b3", "A2": "b1"}
 Edit = Callable[[list[dict[str, Any]]], None]
@@ -45,7 +45,7 @@ def keep(world: World, folder: Path, detail: Detail = "all") -> Path:
     async def write() -> None:
         for node in (*world.brokers, *world.clients):
             role = "broker" if node in world.brokers else "client"
-            history = History(folder / f"{node}.jsonl", node, role, 1, detail)
+            history = HistoryFile(folder / f"{node}.jsonl", node, role, 1, detail)
             for moment in world.moments:
                 if moment.node == node:
                     history.note(moment.name, moment.fields)
@@ -120,7 +120,7 @@ def test_every_kind_of_filter_survives(tmp_path: Path) -> None:
     )
 
     async def write() -> None:
-        history = History(tmp_path / "c.jsonl", "c", "client", 1, "all")
+        history = HistoryFile(tmp_path / "c.jsonl", "c", "client", 1, "all")
         history.note("issued", {"op": 2**64 - 1, "kind": "sub", "filter": filter_})
         history.close()
 
@@ -135,7 +135,7 @@ def test_lines_are_numbered_without_gaps_and_written_by_themselves(tmp_path: Pat
     file = tmp_path / "b1.jsonl"
 
     async def write() -> None:
-        history = History(file, "b1", "broker", 5, "all")
+        history = HistoryFile(file, "b1", "broker", 5, "all")
         for number in range(10_000):
             history.note("processed", {"tx": "t", "op": number, "kind": "sub"})
         assert file.stat().st_size > 0, "much is not kept back"
@@ -152,7 +152,7 @@ def test_lines_are_numbered_without_gaps_and_written_by_themselves(tmp_path: Pat
 
 def test_a_disk_that_is_full_ends_no_broker_and_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     async def write() -> None:
-        history = History("/dev/full", "b1", "broker", 1, "all")
+        history = HistoryFile("/dev/full", "b1", "broker", 1, "all")
         history.note("committed", {"tx": "t"})
         history.close()
 
@@ -162,7 +162,7 @@ def test_a_disk_that_is_full_ends_no_broker_and_is_told(capfd: pytest.CaptureFix
 
 def test_a_message_is_noted_with_its_place_on_its_link(tmp_path: Path) -> None:
     async def write() -> None:
-        history = History(tmp_path / "b1.jsonl", "b1", "broker", 1, "all")
+        history = HistoryFile(tmp_path / "b1.jsonl", "b1", "broker", 1, "all")
         history.message("sent", "broker:b2", 17, Prepare("t"))
         history.close()
 
@@ -378,11 +378,11 @@ def test_what_is_no_result_is_a_mistake_of_the_user(tmp_path: Path) -> None:
 
 def a_link(folder: Path, sent: list[tuple[int, str]], arrived: list[tuple[int, str]]) -> Verdict:
     for node, name, other, messages in (("b1", SENT, "b2", sent), ("b2", ARRIVED, "b1", arrived)):
-        first = Moment(node, 1, 0.0, FIRST, {"role": "broker", "incarnation": 1, "detail": "all"})
+        first = SimMoment(node, 1, 0.0, FIRST, {"role": "broker", "incarnation": 1, "detail": "all"})
         moments = [first]
         for number, (seq, message) in enumerate(messages, 2):
             fields = {"tx": "t", "link": f"broker:{other}", "seq": seq, "message": message}
-            moments.append(Moment(node, number, 0.0, name, fields))
+            moments.append(SimMoment(node, number, 0.0, name, fields))
         lines = [Line(*moment) for moment in moments]
         (folder / f"{node}.jsonl").write_bytes(b"".join(msgspec.json.encode(x) + b"\n" for x in lines))
     return verdicts(folder)["links"]

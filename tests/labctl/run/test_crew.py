@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from labctl.experiment.client_processes import Client, Given
+from labctl.experiment.client_processes import Client, Instructions
 from labctl.experiment.experiment import Cell
 from labctl.host import processes
 from labctl.run import crew, places
 from labctl.run.crew import Busy, Crew, CrewError
-from labctl.run.places import Local
+from labctl.run.places import LocalSite
 from labctl.run.station import HostLost
 from tests.support.brokers import wait_for
 
 pytestmark = pytest.mark.slow
 
-GIVEN = Given(Cell("dispatching", "s-tx"), 1)
+GIVEN = Instructions(Cell("dispatching", "s-tx"), 1)
 COORDINATOR = Client("E", "E", 0, True)
 MEMBER = Client("D", "D", 0, False)
 ECHO = """
@@ -42,20 +42,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def here(folder: Path) -> Iterator[Local]:
+def here(folder: Path) -> Iterator[LocalSite]:
     assert folder.is_dir()
     with places.local() as found:
         yield found
 
 
 @pytest.fixture
-def started(here: Local, folder: Path) -> Crew:
+def started(here: LocalSite, folder: Path) -> Crew:
     found = Crew(here, folder, ["b1"], [COORDINATOR, MEMBER])
     found.begin()
     return found
 
 
-def add(crew: Crew, here: Local, client: Client, program: str) -> None:
+def add(crew: Crew, here: LocalSite, client: Client, program: str) -> None:
     """A program in the place of a client's: it gets the same words behind it."""
     here.posts[0].python = (sys.executable, "-c", program)
     crew.start_client(client, GIVEN, "127.0.0.1:1")
@@ -80,7 +80,7 @@ def alive(pid: int) -> bool:
     return seen is not None and bool(seen.arguments)
 
 
-def test_a_coordinator_hears_and_is_heard(started: Crew, here: Local) -> None:
+def test_a_coordinator_hears_and_is_heard(started: Crew, here: LocalSite) -> None:
     add(started, here, COORDINATOR, ECHO)
     assert words(started, 1) == ["ready"]
     started.coordinators[0].tell("go")
@@ -88,13 +88,13 @@ def test_a_coordinator_hears_and_is_heard(started: Crew, here: Local) -> None:
     assert words(started, 2) == ["go", "stop"]
 
 
-def test_a_client_that_ends_badly_is_told_with_its_last_words(started: Crew, here: Local) -> None:
+def test_a_client_that_ends_badly_is_told_with_its_last_words(started: Crew, here: LocalSite) -> None:
     add(started, here, MEMBER, "import sys; sys.exit('no broker there')")
     with pytest.raises(CrewError, match="client D ended with 1: no broker there"):
         started.wait(20)
 
 
-def test_a_client_that_does_not_end_is_stopped_after_the_limit(started: Crew, here: Local) -> None:
+def test_a_client_that_does_not_end_is_stopped_after_the_limit(started: Crew, here: LocalSite) -> None:
     add(started, here, MEMBER, "import time; time.sleep(600)")
     with pytest.raises(CrewError, match="client D did not end within"):
         started.wait(0.2)
@@ -103,7 +103,7 @@ def test_a_client_that_does_not_end_is_stopped_after_the_limit(started: Crew, he
     assert not alive(pid)
 
 
-def test_a_broker_that_does_not_start_says_why(started: Crew, here: Local) -> None:
+def test_a_broker_that_does_not_start_says_why(started: Crew, here: LocalSite) -> None:
     from labctl.topology import standard
 
     here.posts[0].address = "127.0.0.1"
@@ -134,21 +134,21 @@ def test_one_run_at_a_time_has_the_machine(folder: Path) -> None:
 @pytest.mark.usefixtures("here")
 def test_an_agent_lets_no_second_one_start_processes() -> None:
     with pytest.raises(places.SiteError, match="another labctl runs processes on this host"):
-        Local()
+        LocalSite()
 
 
 KILLED = """
 import sys, time
 from pathlib import Path
 from labctl.run.crew import Crew
-from labctl.run.places import Local
-from labctl.experiment.client_processes import Client, Given
+from labctl.run.places import LocalSite
+from labctl.experiment.client_processes import Client, Instructions
 from labctl.experiment.experiment import Cell
-place = Local()
+place = LocalSite()
 crew = Crew(place, Path(sys.argv[1]), ["b1"], [Client("D", "D", 0, False)])
 crew.begin()
 place.posts[0].python = (sys.executable, "-c", "import time; time.sleep(600)")
-crew.start_client(Client("D", "D", 0, False), Given(Cell("dispatching", "s-tx"), 1), "127.0.0.1:1")
+crew.start_client(Client("D", "D", 0, False), Instructions(Cell("dispatching", "s-tx"), 1), "127.0.0.1:1")
 agent = place.posts[0].station._pipe._process.pid
 print(agent, flush=True)
 time.sleep(600)
@@ -188,7 +188,7 @@ def test_what_a_killed_agent_leaves_is_stopped_by_the_next_one_and_nothing_else_
 
 
 def test_a_killed_agent_is_told_as_a_lost_host_and_replaced_for_the_next_repetition(
-    started: Crew, here: Local, folder: Path
+    started: Crew, here: LocalSite, folder: Path
 ) -> None:
     add(started, here, MEMBER, "import time; time.sleep(600)")
     [client] = pids()
@@ -202,7 +202,7 @@ def test_a_killed_agent_is_told_as_a_lost_host_and_replaced_for_the_next_repetit
     assert here.posts[0].station.left == [f"D of an earlier run (pid {client}) stopped"]
 
 
-def test_what_is_left_for_somebody_to_look_at_runs_until_the_next_run(started: Crew, here: Local) -> None:
+def test_what_is_left_for_somebody_to_look_at_runs_until_the_next_run(started: Crew, here: LocalSite) -> None:
     add(started, here, MEMBER, "import time; time.sleep(600)")
     [client] = pids()
     assert started.leave() == []
@@ -211,7 +211,7 @@ def test_what_is_left_for_somebody_to_look_at_runs_until_the_next_run(started: C
     assert not alive(client)
 
 
-def test_hosts_tell_what_they_are_and_how_far_they_are_from_each_other(here: Local) -> None:
+def test_hosts_tell_what_they_are_and_how_far_they_are_from_each_other(here: LocalSite) -> None:
     station = here.posts[0].station
     facts = station.ask("facts").get()["facts"]
     assert facts["cpus"] >= 1

@@ -9,7 +9,7 @@ import pytest
 
 from broker.protocol import wire
 from broker.protocol.messages import Accepted
-from labctl.simulate.connections import Connection, End, SimClock
+from labctl.simulate.connections import End, SimClock, SimConnection
 
 
 class Network:
@@ -48,9 +48,9 @@ def frames(count: int) -> list[bytes]:
     return [wire.frame(wire.encode(Accepted(number)), 1, number, 0) for number in range(1, count + 1)]
 
 
-def connected() -> tuple[Network, Holder, Holder, Connection]:
+def connected() -> tuple[Network, Holder, Holder, SimConnection]:
     network, one, other = Network(), Holder("broker:b1"), Holder("broker:b2")
-    return network, one, other, Connection(network, one, other)
+    return network, one, other, SimConnection(network, one, other)
 
 
 @pytest.mark.parametrize("seed", range(20))

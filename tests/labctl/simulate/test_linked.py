@@ -12,9 +12,9 @@ from broker.gate.holding import Held
 from broker.protocol.link import Link
 from labctl.simulate.linked import LinkedWorld
 from labctl.simulate.programs.carried import WINDOWS
-from labctl.simulate.programs.programs import Cut, Op, Program, Regular
+from labctl.simulate.programs.programs import Cut, Op, Program, RegularProgram
 from labctl.simulate.programs.variants import CARRIED_SHARE, PROTOCOL_CHOICES, Variant, generate
-from labctl.simulate.runner import Result, Run, simulate
+from labctl.simulate.runner import SimResult, SimRun, simulate
 from labctl.simulate.search.campaign import shrunk
 from labctl.simulate.views.describe import outline
 
@@ -23,7 +23,7 @@ CUT = Variant(cut=1.0)
 LINE = (("b1", "b2"), ("b2", "b3"))
 
 
-def moments(result: Result) -> list[tuple[str, float, str]]:
+def moments(result: SimResult) -> list[tuple[str, float, str]]:
     return [(moment.node, moment.time, moment.name) for moment in result.world.moments]
 
 
@@ -32,7 +32,7 @@ def burst(count: int, **named: object) -> Program:
     setup = (("P", Op("adv", "d", (0, 1))), ("S", Op("sub", "d", (0, 1))))
     events = tuple(Op("pub", "d", (number % 2,)) for number in range(count))
     program = Program(
-        LINE, ("b1", "b2", "b3"), {"P": "b1", "S": "b3"}, setup, (), (Regular("P", 0.0, events),)
+        LINE, ("b1", "b2", "b3"), {"P": "b1", "S": "b3"}, setup, (), (RegularProgram("P", 0.0, events),)
     )
     return structs.replace(program, **named)
 
@@ -121,14 +121,14 @@ def test_a_failure_by_a_lost_connection_shrinks_to_that(monkeypatch: pytest.Monk
 
 def test_a_client_is_waited_for_as_long_as_the_patience_of_its_broker_lasts() -> None:
     """Then the others get what is theirs, and it loses nothing."""
-    regular = tuple(Regular("P", number / 1000, (Op("pub", "d", (0,)),)) for number in range(40))
+    regular = tuple(RegularProgram("P", number / 1000, (Op("pub", "d", (0,)),)) for number in range(40))
     setup = (*burst(0).setup, ("T", Op("sub", "d", (0,))))
     homes = {"P": "b1", "S": "b3", "T": "b3"}
     slowness = {"client:S>broker:b3": 500.0}
     program = burst(0, homes=homes, setup=setup, regular=regular, slowness=slowness, window_bytes=60)
     last: dict[float, float] = {}
     for patience_s in (inf, 0.01):
-        run = Run(program)
+        run = SimRun(program)
         assert isinstance(run.world, LinkedWorld)
         run.world._patience_s = patience_s
         result = run.execute()

@@ -15,7 +15,7 @@ import pytest
 
 from labctl.simulate.programs.generate import GENERATORS
 from labctl.simulate.programs.variants import PROTOCOL_CHOICES, Variant
-from labctl.simulate.search.campaign import Chunk, Done, run
+from labctl.simulate.search.campaign import Chunk, DoneChunk, run
 from labctl.simulate.search.explore import explore, small_programs
 from labctl.simulate.search.soak import Soak
 
@@ -35,7 +35,7 @@ def labctl(*arguments: str) -> tuple[int, Any]:
 @pytest.mark.parametrize("protocol", PROTOCOL_CHOICES)
 def test_thousands_of_schedules_have_no_violation(protocol: str) -> None:
     """Their seeds are not those of the fast tests."""
-    found: list[Done] = []
+    found: list[DoneChunk] = []
     work = [Chunk(protocol, scenario, 1000, SCHEDULES) for scenario in GENERATORS]
     run(work, os.cpu_count() or 1, lambda done: not found.append(done))  # type: ignore[func-returns-value]
     assert sum(done.count for done in found) == SCHEDULES * len(GENERATORS)
@@ -43,7 +43,7 @@ def test_thousands_of_schedules_have_no_violation(protocol: str) -> None:
 
 
 def test_schedules_with_crashes_and_slow_links_in_a_larger_overlay_have_no_violation() -> None:
-    found: list[Done] = []
+    found: list[DoneChunk] = []
     variant = Variant(brokers=9, crash=0.2, away=0.1, abort=0.2, slow_links=20.0)
     work = [Chunk("mixed", scenario, 0, 30, variant) for scenario in GENERATORS]
     run(work, os.cpu_count() or 1, lambda done: not found.append(done))  # type: ignore[func-returns-value]

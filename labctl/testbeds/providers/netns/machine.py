@@ -20,7 +20,7 @@ NEEDED = ("ip", "unshare", "mount", "sshd")
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
-class Machine:
+class ThisMachine:
     """This one, with the time-outs of a testbed."""
 
     def __init__(self, timeouts: Timeouts) -> None:

@@ -18,13 +18,20 @@ from labctl.checkup import Check
 from labctl.host import processes
 from labctl.host.processes import Process
 from labctl.testbeds.labs import lab as labs
-from labctl.testbeds.labs.journal import Entry
+from labctl.testbeds.labs.journal import LabEntry
 from labctl.testbeds.labs.lab import Host, Lab
 from labctl.testbeds.labs.store import Store
 from labctl.testbeds.providers.netns import commands
 from labctl.testbeds.providers.netns.commands import Plot
-from labctl.testbeds.providers.netns.machine import NEEDED, Machine, missing_programs, program
-from labctl.testbeds.providers.provider import Creation, Plan, ProviderError, Released, Report, Resource
+from labctl.testbeds.providers.netns.machine import NEEDED, ThisMachine, missing_programs, program
+from labctl.testbeds.providers.provider import (
+    AcquirePlan,
+    Creation,
+    ProviderError,
+    Released,
+    Resource,
+    TellOfHost,
+)
 from labctl.testbeds.ssh import reach
 from labctl.testbeds.testbed import NetnsOptions, Testbed
 
@@ -43,18 +50,18 @@ class Namespaces:
         self._testbed = testbed
         self._cidr = testbed.options.cidr
         self._prefix = ipaddress.ip_network(self._cidr).prefixlen
-        self._machine = Machine(testbed.timeouts)
+        self._machine = ThisMachine(testbed.timeouts)
         self._writing = threading.Lock()
 
-    def plan(self, store: Store, lab: Lab) -> Plan:
+    def plan(self, store: Store, lab: Lab) -> AcquirePlan:
         present = self._machine.namespaces()
         create = [Creation(NAMESPACE, host.name) for host in lab.hosts if host.provider_id not in present]
         if not any(entry.kind == BRIDGE for entry in store.journal.may_exist()):
             create.insert(0, Creation(BRIDGE, lab.name))
         notes = [NOTE, *([self._no_root()] if os.geteuid() else [])]
-        return Plan(tuple(create), notes=tuple(notes))
+        return AcquirePlan(tuple(create), notes=tuple(notes))
 
-    def acquire(self, store: Store, lab: Lab, report: Report) -> Lab:
+    def acquire(self, store: Store, lab: Lab, report: TellOfHost) -> Lab:
         self._refuse_without_means(lab)
         entries = store.journal.may_exist()
         bridge = self._bridge(store, lab, [entry for entry in entries if entry.kind == BRIDGE])
@@ -78,7 +85,7 @@ class Namespaces:
         present = self._machine.namespaces()
         return lab.with_hosts(self._seen(host, present) for host in lab.hosts)
 
-    def release(self, store: Store, lab: Lab, report: Report) -> Released:
+    def release(self, store: Store, lab: Lab, report: TellOfHost) -> Released:
         deleted: list[Resource] = []
         left: list[Resource] = []
         # Namespaces first: the bridge is what they are plugged into.
@@ -131,7 +138,7 @@ class Namespaces:
     def _no_root(self) -> str:
         return "network namespaces need root; run labctl as root (sudo -E labctl ...), or use another testbed"
 
-    def _bridge(self, store: Store, lab: Lab, entries: list[Entry]) -> str:
+    def _bridge(self, store: Store, lab: Lab, entries: list[LabEntry]) -> str:
         """The one that is there, whole; or a new one."""
         links = self._machine.links()
         for entry in entries:
@@ -168,7 +175,7 @@ class Namespaces:
         return lab.with_hosts(hosts)
 
     def _host(
-        self, store: Store, lab: Lab, host: Host, bridge: str, entry: Entry | None, report: Report
+        self, store: Store, lab: Lab, host: Host, bridge: str, entry: LabEntry | None, report: TellOfHost
     ) -> Host:
         if entry is not None:
             if entry.state == "made" and self._answers(host):
@@ -234,7 +241,7 @@ class Namespaces:
             return structs.replace(host, state="stopped", detail="nothing runs in its namespace")
         return structs.replace(host, state="ready", detail="")
 
-    def _remove(self, store: Store, entry: Entry) -> str:
+    def _remove(self, store: Store, entry: LabEntry) -> str:
         """What keeps it from going; nothing when it has been seen to be gone."""
         name = _name(entry)
         try:
@@ -257,7 +264,7 @@ class Namespaces:
         return ""
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: LabEntry) -> str:
     make = commands.bridge_name if entry.kind == BRIDGE else commands.namespace_name
     return make(entry.mark)
 

@@ -29,11 +29,11 @@ COMPUTE_MICROVERSION = "2.52"
 """The first in which a server is tagged in the request that creates it; it has soft anti-affinity, too."""
 
 
-class Refused(ProviderError):
+class CloudRefused(ProviderError):
     """The cloud's answer is certain: nothing was done."""
 
 
-class Conflict(Refused):
+class Conflict(CloudRefused):
     """Not now: the thing is in use, or in the middle of something."""
 
 
@@ -121,7 +121,7 @@ def _no_such_cloud(wanted: str, known: list[str], said: str) -> str:
 def plainly(cloud: Cloud, doing: str) -> Iterator[None]:
     """Whatever goes wrong in a request becomes one sentence about what was being done.
 
-    `Refused` where the cloud has answered no; a plain `ProviderError` where it is unknown what it did.
+    `CloudRefused` where the cloud has answered no; a plain `ProviderError` where it is unknown what it did.
     """
     import requests
     from keystoneauth1 import exceptions as auth_errors
@@ -149,7 +149,7 @@ def patiently(ask: Callable[[], Answer], timeouts: Timeouts) -> Answer:
     """
 
     def is_silence(error: Exception) -> bool:
-        return isinstance(error, ProviderError) and not isinstance(error, Refused)
+        return isinstance(error, ProviderError) and not isinstance(error, CloudRefused)
 
     return try_again(is_silence, ask, timeouts.retry_s, timeouts.poll_s)
 
@@ -159,18 +159,20 @@ def _answered(cloud: Cloud, doing: str, status: int, said: str) -> ProviderError
     if status == 401:
         return _denied(cloud, said)
     if "uota" in said:
-        return Refused(f"quota exceeded, cannot {doing}: {said}; delete something or ask for a higher quota")
+        return CloudRefused(
+            f"quota exceeded, cannot {doing}: {said}; delete something or ask for a higher quota"
+        )
     if status == 403:
-        return Refused(f"{cloud.user} may not {doing} in the cloud {cloud.name}: {said}")
+        return CloudRefused(f"{cloud.user} may not {doing} in the cloud {cloud.name}: {said}")
     if status == 409:
         return Conflict(f"cannot {doing}: {said}")
     if 400 <= status < 500:
-        return Refused(f"the cloud {cloud.name} refuses to {doing}: {said}")
+        return CloudRefused(f"the cloud {cloud.name} refuses to {doing}: {said}")
     return ProviderError(f"the cloud {cloud.name} failed to {doing} (HTTP {status}): {said}")
 
 
 def _denied(cloud: Cloud, said: str) -> ProviderError:
-    return Refused(
+    return CloudRefused(
         f"the cloud {cloud.name} does not let {cloud.user} in: wrong user name, password or project; check "
         f"clouds.yaml ({_one_line(said)})"
     )

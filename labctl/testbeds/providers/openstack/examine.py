@@ -13,7 +13,7 @@ from labctl.exits import LabError
 from labctl.testbeds.labs import lab as labs
 from labctl.testbeds.providers.openstack import choose, ground, plan
 from labctl.testbeds.providers.openstack.cloud import COMPUTE_MICROVERSION, Cloud, open_cloud, plainly
-from labctl.testbeds.providers.openstack.inventory import Stock
+from labctl.testbeds.providers.openstack.inventory import Inventory
 from labctl.testbeds.providers.provider import ProviderError
 from labctl.testbeds.testbed import Testbed
 
@@ -91,7 +91,7 @@ def _microversion(cloud: Cloud) -> Check:
 
 def _quota(cloud: Cloud, lab: labs.Lab, choice: choose.Choice) -> Check:
     def look() -> str:
-        drawn = plan.draw(cloud, lab, choice, Stock(), time.time())
+        drawn = plan.draw(cloud, lab, choice, Inventory(), time.time())
         if drawn.shortages:
             raise ProviderError("; ".join(drawn.shortages))
         return ", ".join(f"{name} {quota.need} of {_left(quota.left)}" for name, quota in drawn.quota.items())

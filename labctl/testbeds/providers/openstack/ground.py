@@ -16,7 +16,7 @@ from labctl.testbeds.labs.store import Store
 from labctl.testbeds.providers.openstack import kinds
 from labctl.testbeds.providers.openstack.choose import Choice
 from labctl.testbeds.providers.openstack.cloud import Cloud, plainly
-from labctl.testbeds.providers.openstack.inventory import Stock, create
+from labctl.testbeds.providers.openstack.inventory import Inventory, create
 from labctl.testbeds.providers.openstack.kinds import Kind, Thing
 from labctl.testbeds.providers.provider import ProviderError
 from labctl.testbeds.testbed import Bastion, Floating, MadeNetwork, OpenStackOptions
@@ -81,17 +81,17 @@ def rules(lab: Lab, allowed: tuple[str, ...]) -> tuple[Rule, ...]:
     return (*(Rule("tcp", lab.testbed.ssh.port, source) for source in allowed), Rule(None, None, ""))
 
 
-def lay(cloud: Cloud, store: Store, lab: Lab, choice: Choice, stock: Stock) -> Ground:
+def lay(cloud: Cloud, store: Store, lab: Lab, choice: Choice, inventory: Inventory) -> Ground:
     needed = names(lab)
     network_id = choice.network.id if choice.network else ""
     if kinds.NETWORK in needed:
-        network_id = _network(cloud, store, lab, needed, stock)
-    group = _security_group(cloud, store, lab, needed[kinds.SECURITY_GROUP], stock)
+        network_id = _network(cloud, store, lab, needed, inventory)
+    group = _security_group(cloud, store, lab, needed[kinds.SECURITY_GROUP], inventory)
     if kinds.ROUTER in needed and choice.external:
-        _router(cloud, store, lab, needed, stock, choice.external.id)
+        _router(cloud, store, lab, needed, inventory, choice.external.id)
     together = ""
     if kinds.SERVER_GROUP in needed:
-        thing = stock.of(kinds.SERVER_GROUP) or create(
+        thing = inventory.of(kinds.SERVER_GROUP) or create(
             cloud,
             store,
             kinds.SERVER_GROUP,
@@ -104,12 +104,12 @@ def lay(cloud: Cloud, store: Store, lab: Lab, choice: Choice, stock: Stock) -> G
     return Ground(network_id, group, together)
 
 
-def _network(cloud: Cloud, store: Store, lab: Lab, needed: dict[Kind, str], stock: Stock) -> str:
+def _network(cloud: Cloud, store: Store, lab: Lab, needed: dict[Kind, str], inventory: Inventory) -> str:
     options = lab.testbed.options
     assert isinstance(options, OpenStackOptions)
     assert isinstance(options.network, MadeNetwork)
     made = options.network
-    network = stock.of(kinds.NETWORK) or create(
+    network = inventory.of(kinds.NETWORK) or create(
         cloud,
         store,
         kinds.NETWORK,
@@ -120,7 +120,7 @@ def _network(cloud: Cloud, store: Store, lab: Lab, needed: dict[Kind, str], stoc
     )
     tag(cloud, lab, network)
     gateway = {} if kinds.ROUTER in needed else {"gateway_ip": None}
-    subnet = stock.of(kinds.SUBNET) or create(
+    subnet = inventory.of(kinds.SUBNET) or create(
         cloud,
         store,
         kinds.SUBNET,
@@ -139,8 +139,8 @@ def _network(cloud: Cloud, store: Store, lab: Lab, needed: dict[Kind, str], stoc
     return network.id
 
 
-def _security_group(cloud: Cloud, store: Store, lab: Lab, name: str, stock: Stock) -> str:
-    group = stock.of(kinds.SECURITY_GROUP) or create(
+def _security_group(cloud: Cloud, store: Store, lab: Lab, name: str, inventory: Inventory) -> str:
+    group = inventory.of(kinds.SECURITY_GROUP) or create(
         cloud,
         store,
         kinds.SECURITY_GROUP,
@@ -174,10 +174,10 @@ def _request(rule: Rule, group_id: str) -> dict[str, Any]:
 
 
 def _router(
-    cloud: Cloud, store: Store, lab: Lab, needed: dict[Kind, str], stock: Stock, external_id: str
+    cloud: Cloud, store: Store, lab: Lab, needed: dict[Kind, str], inventory: Inventory, external_id: str
 ) -> None:
     name = needed[kinds.ROUTER]
-    router = stock.of(kinds.ROUTER) or create(
+    router = inventory.of(kinds.ROUTER) or create(
         cloud,
         store,
         kinds.ROUTER,

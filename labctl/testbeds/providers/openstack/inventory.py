@@ -12,27 +12,27 @@ from typing import Any
 
 from msgspec import Struct
 
-from labctl.testbeds.labs.journal import Entry
+from labctl.testbeds.labs.journal import LabEntry
 from labctl.testbeds.labs.lab import Lab
 from labctl.testbeds.labs.store import Store
 from labctl.testbeds.providers.openstack import kinds
-from labctl.testbeds.providers.openstack.cloud import Cloud, Refused, plainly
+from labctl.testbeds.providers.openstack.cloud import Cloud, CloudRefused, plainly
 from labctl.testbeds.providers.openstack.kinds import Kind, Thing
 from labctl.testbeds.providers.provider import Resource
 
 
-class Held(Struct, frozen=True):
+class OwnedThing(Struct, frozen=True):
     """A thing of ours, and the entry that says so."""
 
-    entry: Entry
+    entry: LabEntry
     thing: Thing
 
 
-class Stock(Struct, frozen=True):
-    held: tuple[Held, ...] = ()
-    absent: tuple[Entry, ...] = ()
+class Inventory(Struct, frozen=True):
+    held: tuple[OwnedThing, ...] = ()
+    absent: tuple[LabEntry, ...] = ()
     """Recorded, and not there."""
-    young: tuple[Entry, ...] = ()
+    young: tuple[LabEntry, ...] = ()
     """Asked for a moment ago without an answer, and not there yet: it may still come."""
     doubtful: tuple[Resource, ...] = ()
     """Recorded, but not to be told from somebody else's: not touched, and not gone either."""
@@ -46,17 +46,17 @@ class Stock(Struct, frozen=True):
         return None
 
 
-def take(cloud: Cloud, store: Store, lab: Lab) -> Stock:
+def take(cloud: Cloud, store: Store, lab: Lab) -> Inventory:
     """Look once; neither the cloud nor the journal is changed."""
     entries = [entry for entry in store.journal.entries() if entry.state != "refused"]
     if not entries:
-        return Stock()
+        return Inventory()
     listed = _list_all(cloud, lab)
     held, absent, young, doubtful = [], [], [], []
     for entry in entries:
         found = [thing for thing in listed if kinds.ours(thing, entry, lab)]
         if len(found) == 1 and (entry.may_exist or not entry.id):
-            held.append(Held(entry, found[0]))
+            held.append(OwnedThing(entry, found[0]))
         elif len(found) > 1:
             doubtful += [_doubt(thing, "several carry the same mark") for thing in found]
         elif not entry.may_exist:
@@ -66,7 +66,7 @@ def take(cloud: Cloud, store: Store, lab: Lab) -> Stock:
             if thing is None:
                 absent.append(entry)
             elif kinds.ours(thing, entry, lab):
-                held.append(Held(entry, thing))
+                held.append(OwnedThing(entry, thing))
             else:
                 doubtful.append(_doubt(thing, "it does not carry the lab's tag any more"))
         elif time.time() - entry.at_s < lab.testbed.timeouts.settle_s:
@@ -79,33 +79,33 @@ def take(cloud: Cloud, store: Store, lab: Lab) -> Stock:
         for thing in listed
         if thing.id not in known and not any(kinds.ours(thing, entry, lab) for entry in entries)
     ]
-    return Stock(tuple(held), tuple(absent), tuple(young), tuple(doubtful), tuple(strange))
+    return Inventory(tuple(held), tuple(absent), tuple(young), tuple(doubtful), tuple(strange))
 
 
-def settle(cloud: Cloud, store: Store, lab: Lab) -> Stock:
+def settle(cloud: Cloud, store: Store, lab: Lab) -> Inventory:
     """Look until nothing can come any more, and write down what was found and what was not."""
-    stock = take(cloud, store, lab)
-    while stock.young:
+    inventory = take(cloud, store, lab)
+    while inventory.young:
         time.sleep(lab.testbed.timeouts.poll_s)
-        stock = take(cloud, store, lab)
-    for entry in stock.absent:
+        inventory = take(cloud, store, lab)
+    for entry in inventory.absent:
         store.journal.gone(entry)
     held = []
-    for each in stock.held:
+    for each in inventory.held:
         entry = each.entry if each.entry.state == "made" else store.journal.made(each.entry, each.thing.id)
-        held.append(Held(entry, each.thing))
-    return Stock(tuple(held), (), (), stock.doubtful, stock.strangers)
+        held.append(OwnedThing(entry, each.thing))
+    return Inventory(tuple(held), (), (), inventory.doubtful, inventory.strangers)
 
 
 def create(
-    cloud: Cloud, store: Store, kind: Kind, name: str, request: Callable[[Entry], Any], host: str = ""
+    cloud: Cloud, store: Store, kind: Kind, name: str, request: Callable[[LabEntry], Any], host: str = ""
 ) -> Thing:
     """Write the intent down, ask, write the answer down."""
     entry = store.journal.intend(kind.name, name, host)
     try:
         with plainly(cloud, f"create the {kind.name} {name}"):
             raw = request(entry)
-    except Refused as error:
+    except CloudRefused as error:
         store.journal.refused(entry, str(error))
         raise
     store.journal.made(entry, raw.id)

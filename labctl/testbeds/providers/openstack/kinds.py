@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from labctl.testbeds.labs.journal import Entry
+from labctl.testbeds.labs.journal import LabEntry
 from labctl.testbeds.labs.lab import Lab
 from labctl.testbeds.providers.openstack.cloud import Cloud, patiently, plainly
 
@@ -55,7 +55,7 @@ def metadata(lab: Lab, mark: str) -> dict[str, str]:
     return {LAB_KEY: lab.id, MARK_KEY: mark}
 
 
-def ours(thing: Thing, entry: Entry, lab: Lab) -> bool:
+def ours(thing: Thing, entry: LabEntry, lab: Lab) -> bool:
     """By tag and by record: it says that it is the lab's, and the journal says so, too."""
     recorded = entry.kind == thing.kind and (not entry.id or entry.id == thing.id)
     return recorded and lab.tag in thing.tags and thing.mark == entry.mark

@@ -15,17 +15,17 @@ from typing import Any
 from msgspec import structs
 
 from labctl.retry import look_until
-from labctl.testbeds.labs.journal import Entry
+from labctl.testbeds.labs.journal import LabEntry
 from labctl.testbeds.labs.lab import Host, HostState, Lab
 from labctl.testbeds.labs.store import Store
 from labctl.testbeds.providers.openstack import kinds, release
 from labctl.testbeds.providers.openstack.choose import Choice
 from labctl.testbeds.providers.openstack.cloud import Cloud, plainly
 from labctl.testbeds.providers.openstack.ground import Ground, tag
-from labctl.testbeds.providers.openstack.inventory import Stock, create
+from labctl.testbeds.providers.openstack.inventory import Inventory, create
 from labctl.testbeds.providers.openstack.kinds import Thing
 from labctl.testbeds.providers.openstack.userdata import user_data
-from labctl.testbeds.providers.provider import ProviderError, Report
+from labctl.testbeds.providers.provider import ProviderError, TellOfHost
 from labctl.testbeds.ssh import reach
 from labctl.testbeds.testbed import OpenStackOptions
 
@@ -36,7 +36,7 @@ CONSOLE_LINES = 8
 class Ledger:
     """The lab's state while threads work on its hosts: one change at a time, each written down."""
 
-    def __init__(self, store: Store, lab: Lab, report: Report) -> None:
+    def __init__(self, store: Store, lab: Lab, report: TellOfHost) -> None:
         self._store = store
         self._report = report
         self._guard = threading.Lock()
@@ -57,19 +57,19 @@ class Ledger:
 
 
 def raise_all(
-    cloud: Cloud, ledger: Ledger, store: Store, choice: Choice, ground: Ground, stock: Stock
+    cloud: Cloud, ledger: Ledger, store: Store, choice: Choice, ground: Ground, inventory: Inventory
 ) -> None:
     """Every host of the ledger's lab ends `ready` or `failed`."""
 
     def ask(host: Host) -> None:
-        thing = stock.of(kinds.SERVER, host.name)
+        thing = inventory.of(kinds.SERVER, host.name)
         _ask_for(cloud, ledger, store, choice, ground, host, thing)
 
     _each(ledger, ledger.lab.hosts, ask)
     _watch(cloud, ledger)
     if choice.external:
         external = choice.external.id
-        _each(ledger, _running(ledger), lambda host: _float(cloud, ledger, store, stock, host, external))
+        _each(ledger, _running(ledger), lambda host: _float(cloud, ledger, store, inventory, host, external))
     options = ledger.lab.testbed.options
     assert isinstance(options, OpenStackOptions)
     running = _running(ledger)
@@ -137,7 +137,7 @@ def server_name(lab: Lab, host: Host) -> str:
 
 
 def request(
-    lab: Lab, host: Host, entry: Entry, choice: Choice, ground: Ground, first_boot: str
+    lab: Lab, host: Host, entry: LabEntry, choice: Choice, ground: Ground, first_boot: str
 ) -> dict[str, Any]:
     """A server's creation, with tag and mark in the same request. Its port is Nova's, and goes with it."""
     body: dict[str, Any] = {
@@ -206,7 +206,9 @@ def fixed_address(raw: Any) -> str:
     return str(min(found)[1]) if found else ""
 
 
-def _float(cloud: Cloud, ledger: Ledger, store: Store, stock: Stock, host: Host, external_id: str) -> None:
+def _float(
+    cloud: Cloud, ledger: Ledger, store: Store, inventory: Inventory, host: Host, external_id: str
+) -> None:
     """An address of the external network, unless it has one already."""
     lab = ledger.lab
     with plainly(cloud, f"find the port of {host.name}"):
@@ -214,7 +216,7 @@ def _float(cloud: Cloud, ledger: Ledger, store: Store, stock: Stock, host: Host,
     if not ports:
         raise ProviderError(f"{host.name} has no port to which a floating address could point")
     port = ports[0].id
-    thing = stock.of(kinds.FLOATING_IP, host.name)
+    thing = inventory.of(kinds.FLOATING_IP, host.name)
     if thing is None:
         thing = create(
             cloud,

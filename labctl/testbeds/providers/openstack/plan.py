@@ -9,9 +9,9 @@ from labctl.testbeds.labs.lab import Host, Lab
 from labctl.testbeds.providers.openstack import ground, kinds
 from labctl.testbeds.providers.openstack.choose import Choice
 from labctl.testbeds.providers.openstack.cloud import Cloud, plainly
-from labctl.testbeds.providers.openstack.inventory import Stock
+from labctl.testbeds.providers.openstack.inventory import Inventory
 from labctl.testbeds.providers.openstack.machines import server_name
-from labctl.testbeds.providers.provider import Creation, Plan, Quota
+from labctl.testbeds.providers.provider import AcquirePlan, Creation, Quota
 from labctl.testbeds.testbed import Floating
 
 NO_TLS = (
@@ -20,14 +20,14 @@ NO_TLS = (
 )
 
 
-def draw(cloud: Cloud, lab: Lab, choice: Choice, stock: Stock, now_s: float) -> Plan:
-    missing = [host for host in lab.hosts if _is_missing(stock, host)]
+def draw(cloud: Cloud, lab: Lab, choice: Choice, inventory: Inventory, now_s: float) -> AcquirePlan:
+    missing = [host for host in lab.hosts if _is_missing(inventory, host)]
     wanted = ground.names(lab)
-    new_ground = [kind for kind in wanted if stock.of(kind) is None]
+    new_ground = [kind for kind in wanted if inventory.of(kind) is None]
     floating = [
         host
         for host in lab.hosts
-        if isinstance(lab.testbed.reach, Floating) and stock.of(kinds.FLOATING_IP, host.name) is None
+        if isinstance(lab.testbed.reach, Floating) and inventory.of(kinds.FLOATING_IP, host.name) is None
     ]
     create = [Creation(kind.name, wanted[kind]) for kind in new_ground]
     create += [Creation("server", server_name(lab, host)) for host in missing]
@@ -49,12 +49,12 @@ def draw(cloud: Cloud, lab: Lab, choice: Choice, stock: Stock, now_s: float) -> 
     left = quota_left(cloud)
     quota = {name: Quota(count, left.get(name)) for name, count in need.items() if count}
     hours = max(0.0, lab.expires_at_s - now_s) / 3600
-    return Plan(tuple(create), quota, round(len(missing) * hours, 2), _notes(cloud, lab, choice))
+    return AcquirePlan(tuple(create), quota, round(len(missing) * hours, 2), _notes(cloud, lab, choice))
 
 
-def _is_missing(stock: Stock, host: Host) -> bool:
+def _is_missing(inventory: Inventory, host: Host) -> bool:
     """A machine in ERROR is replaced."""
-    thing = stock.of(kinds.SERVER, host.name)
+    thing = inventory.of(kinds.SERVER, host.name)
     return thing is None or thing.raw.status == "ERROR"
 
 

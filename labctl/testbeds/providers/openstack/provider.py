@@ -15,7 +15,7 @@ from labctl.testbeds.providers.openstack.cloud import Cloud, open_cloud
 from labctl.testbeds.providers.openstack.inventory import settle, take
 from labctl.testbeds.providers.openstack.kinds import Thing
 from labctl.testbeds.providers.openstack.machines import Ledger, fault, raise_all
-from labctl.testbeds.providers.provider import Plan, ProviderError, Released, Report
+from labctl.testbeds.providers.provider import AcquirePlan, ProviderError, Released, TellOfHost
 from labctl.testbeds.testbed import Testbed
 
 
@@ -31,29 +31,29 @@ class OpenStack:
             self._opened = open_cloud(self._testbed)
         return self._opened
 
-    def plan(self, store: Store, lab: Lab) -> Plan:
-        stock = take(self._cloud, store, lab)
-        return plan.draw(self._cloud, lab, choose(self._cloud, lab.testbed), stock, time.time())
+    def plan(self, store: Store, lab: Lab) -> AcquirePlan:
+        inventory = take(self._cloud, store, lab)
+        return plan.draw(self._cloud, lab, choose(self._cloud, lab.testbed), inventory, time.time())
 
-    def acquire(self, store: Store, lab: Lab, report: Report) -> Lab:
+    def acquire(self, store: Store, lab: Lab, report: TellOfHost) -> Lab:
         cloud = self._cloud
         choice = choose(cloud, lab.testbed)
-        stock = settle(cloud, store, lab)
-        if stock.doubtful:
+        inventory = settle(cloud, store, lab)
+        if inventory.doubtful:
             raise ProviderError(
                 "the lab cannot be completed: "
-                + "; ".join(f"{thing.kind} {thing.id}: {thing.why}" for thing in stock.doubtful)
+                + "; ".join(f"{thing.kind} {thing.id}: {thing.why}" for thing in inventory.doubtful)
             )
-        base = ground.lay(cloud, store, lab, choice, stock)
+        base = ground.lay(cloud, store, lab, choice, inventory)
         ledger = Ledger(store, lab, report)
-        raise_all(cloud, ledger, store, choice, base, stock)
+        raise_all(cloud, ledger, store, choice, base, inventory)
         return ledger.lab
 
     def inspect(self, store: Store, lab: Lab) -> Lab:
         things = {thing.id: thing for thing in kinds.everything(self._cloud, kinds.SERVER, lab)}
         return lab.with_hosts(_seen(host, things.get(host.provider_id)) for host in lab.hosts)
 
-    def release(self, store: Store, lab: Lab, report: Report) -> Released:
+    def release(self, store: Store, lab: Lab, report: TellOfHost) -> Released:
         return release.release_all(self._cloud, store, lab, report)
 
     def examine(self, brokers: int, clients: int) -> list[Check]:

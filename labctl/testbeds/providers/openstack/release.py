@@ -15,19 +15,19 @@ from labctl.testbeds.labs.lab import Lab
 from labctl.testbeds.labs.store import Store
 from labctl.testbeds.providers.openstack import ground, kinds
 from labctl.testbeds.providers.openstack.cloud import Cloud, Conflict, plainly
-from labctl.testbeds.providers.openstack.inventory import Held, Stock, settle, take
+from labctl.testbeds.providers.openstack.inventory import Inventory, OwnedThing, settle, take
 from labctl.testbeds.providers.openstack.kinds import Kind, Thing
-from labctl.testbeds.providers.provider import ProviderError, Released, Report, Resource
+from labctl.testbeds.providers.provider import ProviderError, Released, Resource, TellOfHost
 
 REQUESTS_AT_ONCE = 8
 
 
-def release_all(cloud: Cloud, store: Store, lab: Lab, report: Report) -> Released:
-    stock = settle(cloud, store, lab)
+def release_all(cloud: Cloud, store: Store, lab: Lab, report: TellOfHost) -> Released:
+    inventory = settle(cloud, store, lab)
     deleted: list[Resource] = []
-    left: list[Resource] = list(stock.doubtful)
+    left: list[Resource] = list(inventory.doubtful)
     for kind in kinds.IN_ORDER_OF_DELETION:
-        held = [each for each in stock.held if each.thing.kind == kind.name]
+        held = [each for each in inventory.held if each.thing.kind == kind.name]
         if not held:
             continue
         problems = _delete_kind(cloud, lab, kind, held, report)
@@ -44,25 +44,27 @@ def release_all(cloud: Cloud, store: Store, lab: Lab, report: Report) -> Release
     return Released(tuple(deleted), tuple(left), last.strangers)
 
 
-def _still_there(stock: Stock) -> list[Resource]:
+def _still_there(inventory: Inventory) -> list[Resource]:
     """The last look must find nothing."""
-    found = [Resource(h.thing.kind, h.thing.name, h.thing.id, "it is still listed") for h in stock.held]
-    return [*found, *stock.doubtful]
+    found = [Resource(h.thing.kind, h.thing.name, h.thing.id, "it is still listed") for h in inventory.held]
+    return [*found, *inventory.doubtful]
 
 
 def delete_server(cloud: Cloud, store: Store, lab: Lab, thing: Thing) -> None:
     """One machine that is to be replaced."""
     entry = next(e for e in store.journal.may_exist() if e.id == thing.id)
-    problems = _delete_kind(cloud, lab, kinds.SERVER, [Held(entry, thing)], lambda _host, _text: None)
+    problems = _delete_kind(cloud, lab, kinds.SERVER, [OwnedThing(entry, thing)], lambda _host, _text: None)
     if thing.id in problems:
         raise ProviderError(f"the server {thing.name} cannot be replaced: {problems[thing.id]}")
     store.journal.gone(entry)
 
 
-def _delete_kind(cloud: Cloud, lab: Lab, kind: Kind, held: Sequence[Held], report: Report) -> dict[str, str]:
+def _delete_kind(
+    cloud: Cloud, lab: Lab, kind: Kind, held: Sequence[OwnedThing], report: TellOfHost
+) -> dict[str, str]:
     """Ask for all at once, then watch them go. Returns id to problem, for those that stay."""
 
-    def ask(each: Held) -> str:
+    def ask(each: OwnedThing) -> str:
         report(each.entry.host or kind.name, f"deleting the {kind.name}")
         try:
             _ask(cloud, lab, kind, each.thing)
@@ -76,7 +78,7 @@ def _delete_kind(cloud: Cloud, lab: Lab, kind: Kind, held: Sequence[Held], repor
     waiting = [each for each in held if each.thing.id not in problems]
     timeouts = lab.testbed.timeouts
 
-    def left() -> list[Held]:
+    def left() -> list[OwnedThing]:
         nonlocal waiting
         waiting = _not_gone(cloud, lab, kind, waiting)
         return waiting
@@ -90,7 +92,7 @@ def _delete_kind(cloud: Cloud, lab: Lab, kind: Kind, held: Sequence[Held], repor
     return problems
 
 
-def _not_gone(cloud: Cloud, lab: Lab, kind: Kind, waiting: Sequence[Held]) -> list[Held]:
+def _not_gone(cloud: Cloud, lab: Lab, kind: Kind, waiting: Sequence[OwnedThing]) -> list[OwnedThing]:
     """One listing for all; what it does not show is asked for by its id, to be sure."""
     listed = {thing.id for thing in kinds.everything(cloud, kind, lab)} if waiting else set()
     return [

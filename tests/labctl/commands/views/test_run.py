@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from labctl.checks.repetition import Judged
 from labctl.checks.verdict import Answer, Verdict
 from labctl.commands.views.run import duration, outcome, watching
-from labctl.experiment.client_processes import Record
+from labctl.experiment.client_processes import TransactionLine
 from labctl.experiment.experiment import Cell
 from labctl.experiment.schedule import unit
 from labctl.output import Output
@@ -21,8 +21,12 @@ from labctl.run.runner import Progress, Ran
 UNIT = unit(Cell("dispatching", "s-tx"), 1, 1)
 
 
-def record(number: int, latency_s: float, correct: bool = True, outcome: str = "committed") -> Record:
-    return Record(0, number, "", number == 1, "A1", 1.0, 1.1, 1.0 + latency_s, outcome, "", correct, "")
+def record(
+    number: int, latency_s: float, correct: bool = True, outcome: str = "committed"
+) -> TransactionLine:
+    return TransactionLine(
+        0, number, "", number == 1, "A1", 1.0, 1.1, 1.0 + latency_s, outcome, "", correct, ""
+    )
 
 
 RAN = Ran((record(1, 9.0), record(2, 0.04), record(3, 0.05), record(4, 0.06, correct=False)), 7.0)

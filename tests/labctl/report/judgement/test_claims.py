@@ -9,7 +9,7 @@ import pytest
 
 from labctl.paths import PROJECT
 from labctl.report.judgement import claims, shapes
-from labctl.report.judgement.claims import ClaimsError, Measured
+from labctl.report.judgement.claims import ClaimsError, MeasuredCell
 from labctl.report.judgement.shapes import ShapeError
 from labctl.report.judgement.stats import Resampler
 
@@ -29,7 +29,7 @@ def verdict(
     tmp_path: Path, shape: str, a: list[float], b: list[float], valid: bool = True
 ) -> claims.Judgement:
     (claim,) = claims.load(write(tmp_path, shape))
-    cells = {A: Measured(valid, {"latency_ms": a}), B: Measured(True, {"latency_ms": b})}
+    cells = {A: MeasuredCell(valid, {"latency_ms": a}), B: MeasuredCell(True, {"latency_ms": b})}
     return claims.judge(claim, cells, Resampler(1))
 
 
@@ -99,7 +99,7 @@ def test_a_cell_that_was_not_run_is_named() -> None:
 def test_one_value_that_does_not_hold_decides_the_claim(tmp_path: Path) -> None:
     path = write(tmp_path, '{value: latency(a), is: "> 1"}\n    - {value: latency(b), is: "< 1"}')
     (claim,) = claims.load(path)
-    cells = {A: Measured(True, {"latency_ms": [5, 6]}), B: Measured(True, {"latency_ms": [5, 6]})}
+    cells = {A: MeasuredCell(True, {"latency_ms": [5, 6]}), B: MeasuredCell(True, {"latency_ms": [5, 6]})}
     assert claims.judge(claim, cells, Resampler(1)).verdict == "does not hold"
 
 
@@ -108,7 +108,7 @@ def test_a_value_that_does_not_decide_is_shown_only(tmp_path: Path) -> None:
         tmp_path, '{value: latency(a), is: "> 1"}\n    - {value: latency(b), is: "< 1", decides: false}'
     )
     (claim,) = claims.load(path)
-    cells = {A: Measured(True, {"latency_ms": [5, 6]}), B: Measured(True, {"latency_ms": [5, 6]})}
+    cells = {A: MeasuredCell(True, {"latency_ms": [5, 6]}), B: MeasuredCell(True, {"latency_ms": [5, 6]})}
     judged = claims.judge(claim, cells, Resampler(1))
     assert judged.verdict == "holds"
     assert [value.verdict for value in judged.values] == ["holds", "does not hold"]

@@ -12,7 +12,7 @@ import pytest
 from labctl.output import Output
 from labctl.paths import PROJECT
 from labctl.report.judgement import claims
-from labctl.report.judgement.claims import Judgement, Measured
+from labctl.report.judgement.claims import Judgement, MeasuredCell
 from labctl.report.judgement.model import Report
 from labctl.report.judgement.shapes import METRICS
 from labctl.report.judgement.stats import Resampler
@@ -40,7 +40,7 @@ USUAL: Mapping[str, Mapping[str, float]] = {
 def judged(name: str, values: Mapping[str, float], absent: str = "") -> Judgement:
     claim = CLAIMS[name]
     cells = {
-        cell.id: Measured(True, {c: [values[own] * (1 + 0.001 * n) for n in range(5)] for c in COLUMNS})
+        cell.id: MeasuredCell(True, {c: [values[own] * (1 + 0.001 * n) for n in range(5)] for c in COLUMNS})
         for own, cell in claim.cells.items()
         if own != absent
     }
@@ -101,7 +101,7 @@ def test_every_claim_tells_one_of_its_values() -> None:
         for guilty in names:
             values = dict.fromkeys(names, 2.0) | {guilty: 0.3 + seed}
             cells = {
-                cell.id: Measured(
+                cell.id: MeasuredCell(
                     True, {column: [values[own], 1.2 * values[own]] for column in METRICS.values()}
                 )
                 for own, cell in claim.cells.items()

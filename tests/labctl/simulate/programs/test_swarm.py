@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 from broker.protocol.vocabulary import PROTOCOLS
-from labctl.simulate.programs.delays import Delays
+from labctl.simulate.programs.delays import DelayModel
 from labctl.simulate.programs.generate import GENERATORS
 from labctl.simulate.programs.programs import Op, Program, directed_links
 from labctl.simulate.programs.swarm import Swarm, changed, draw, swarmed
@@ -46,7 +46,7 @@ def test_seeds_differ_in_delays_pace_mix_and_faults() -> None:
 
 def test_a_kind_that_is_left_out_is_not_there_and_another_is_there_twice() -> None:
     before = plain()
-    swarm = Swarm(Delays(), 1.0, amounts={"pub": 0.0, "sub": 2.0})
+    swarm = Swarm(DelayModel(), 1.0, amounts={"pub": 0.0, "sub": 2.0})
     after = changed(before, swarm, Random(1))
     assert "pub" in kinds(before)
     assert "pub" not in kinds(after)
@@ -58,17 +58,17 @@ def test_a_kind_that_is_left_out_is_not_there_and_another_is_there_twice() -> No
 def test_faults_come_at_their_rates() -> None:
     before = plain()
     rates = {"crash": 1.0, "back": 1.0, "abort": 1.0}
-    after = changed(before, Swarm(Delays(), 1.0, rates=rates), Random(1))
+    after = changed(before, Swarm(DelayModel(), 1.0, rates=rates), Random(1))
     assert [fault.kind for fault in after.faults] == ["crash"] * len(before.homes)
     assert all(fault.back_after > 0 for fault in after.faults)
     assert all(transaction.aborts_after >= 0 for transaction in after.transactions)
-    assert changed(before, Swarm(Delays(), 1.0), Random(1)) == before
+    assert changed(before, Swarm(DelayModel(), 1.0), Random(1)) == before
 
 
 def test_pace_and_scale_change_when_things_happen() -> None:
     before = plain()
-    after = changed(before, Swarm(Delays("even"), 0.0, is_scaled=True), Random(1))
+    after = changed(before, Swarm(DelayModel("even"), 0.0, is_scaled=True), Random(1))
     assert {transaction.start for transaction in after.transactions} == {0.0}
     assert after.slowness.keys() == set(directed_links(before))
     assert len(set(after.slowness.values())) == len(after.slowness)
-    assert after.delays == Delays("even")
+    assert after.delays == DelayModel("even")

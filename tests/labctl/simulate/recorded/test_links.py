@@ -8,7 +8,7 @@ from broker.protocol.messages import Publish
 from broker.recorded import Given, Made, Put
 from labctl.results.histories import Line
 from labctl.simulate.recorded import links
-from labctl.simulate.recorded.reading import Entry, Recording
+from labctl.simulate.recorded.reading import RecordedLine, Recording
 
 THREE = [Publish(number, {"x": number}, b"") for number in range(3)]
 
@@ -18,11 +18,11 @@ def encoded(messages: list[Publish]) -> bytes:
 
 
 def recording(broker: str, neighbour: str, *entries: Given | Put) -> Recording:
-    lines = [Entry(Line(broker, n, 0.5 * n, "", {}), entry) for n, entry in enumerate(entries, 3)]
+    lines = [RecordedLine(Line(broker, n, 0.5 * n, "", {}), entry) for n, entry in enumerate(entries, 3)]
     return Recording(Made(broker, (neighbour,), 1, "all", Limits()), tuple(lines))
 
 
-def between(left: list[Publish], *came: list[Publish]) -> links.Link:
+def between(left: list[Publish], *came: list[Publish]) -> links.LinkReplay:
     """What comes of it, from b1 to b2."""
     source = recording("b1", "b2", Put("broker:b2", 1, 1, len(left), encoded(left)))
     arrivals = [Given("decide", 0.0, "broker:b1", len(each), encoded(each)) for each in came]
@@ -32,7 +32,7 @@ def between(left: list[Publish], *came: list[Publish]) -> links.Link:
 
 
 def test_what_left_has_come_whatever_the_frames() -> None:
-    assert between(THREE, THREE[:1], THREE[1:]) == links.Link("b1", "b2", 3, None)
+    assert between(THREE, THREE[:1], THREE[1:]) == links.LinkReplay("b1", "b2", 3, None)
 
 
 def test_what_was_still_on_its_way_is_not_missed() -> None:

@@ -13,7 +13,7 @@ from broker.protocol.dtx import Prepare, TxPublish
 from broker.protocol.messages import Joined, Publish
 from labctl.results import histories
 from labctl.simulate.recorded import reading
-from labctl.simulate.recorded.nodes import LOOK_S_MAX, Difference, Late, Replayed, Told, replay
+from labctl.simulate.recorded.nodes import LOOK_S_MAX, Deviation, Late, Replayed, Told, replay
 from tests.support import recordings
 from tests.support.recordings import B2, TX, E, Line
 
@@ -45,9 +45,9 @@ def saying(line: Line, message: wire.AnyMessage) -> Line:
     return {**line, "fields": {**line["fields"], "messages": encoded}}
 
 
-def difference(folder: Path, lines: list[Line]) -> Difference:
+def difference(folder: Path, lines: list[Line]) -> Deviation:
     found = replayed(folder, lines).difference
-    assert isinstance(found, Difference)
+    assert isinstance(found, Deviation)
     return found
 
 

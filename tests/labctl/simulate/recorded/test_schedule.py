@@ -10,7 +10,7 @@ from broker.protocol.messages import Publish
 from broker.recorded import Given, Made, Put
 from labctl.results.histories import Line
 from labctl.simulate.recorded import schedule
-from labctl.simulate.recorded.reading import Entry, Recording
+from labctl.simulate.recorded.reading import RecordedLine, Recording
 
 MESSAGE = wire.encode(Publish(1, {"x": 1}, b""))
 What = Given | Put
@@ -18,7 +18,8 @@ What = Given | Put
 
 def recording(node: str, neighbour: str, ahead: float, *told: tuple[float, What]) -> Recording:
     entries = [
-        Entry(Line(node, number, time + ahead, "", {}), what) for number, (time, what) in enumerate(told, 3)
+        RecordedLine(Line(node, number, time + ahead, "", {}), what)
+        for number, (time, what) in enumerate(told, 3)
     ]
     return Recording(Made(node, (neighbour,), 1, "all", Limits()), tuple(entries))
 

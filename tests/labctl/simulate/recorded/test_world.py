@@ -24,7 +24,7 @@ SCHEDULES = [
 ]
 
 
-def recorded(folder: Path) -> tuple[repetition.Outcome, Case]:
+def recorded(folder: Path) -> tuple[repetition.ReplayedRepetition, Case]:
     result = histories.load(folder)
     recordings = reading.of(result, folder)
     outcome = repetition.replay(recordings)

@@ -18,7 +18,16 @@ from labctl.simulate.programs.generate import GENERATORS
 from labctl.simulate.programs.programs import Op, Program
 from labctl.simulate.programs.variants import PROTOCOL_CHOICES, Variant, generate
 from labctl.simulate.search import campaign
-from labctl.simulate.search.campaign import Chunk, Done, Record, attempt, chunks, run, run_chunk, shrunk
+from labctl.simulate.search.campaign import (
+    CampaignFile,
+    Chunk,
+    DoneChunk,
+    attempt,
+    chunks,
+    run,
+    run_chunk,
+    shrunk,
+)
 from labctl.simulate.search.requests import SIZES, seed_range, sizes
 
 
@@ -50,7 +59,7 @@ def test_one_and_two_processes_find_the_same() -> None:
     work = [Chunk("mixed", "crash", first, 4) for first in (0, 4, 8, 12)]
     results: list[list[tuple[Chunk, int]]] = []
     for jobs in (1, 2):
-        found: list[Done] = []
+        found: list[DoneChunk] = []
         run(work, jobs, lambda done, found=found: not found.append(done))  # type: ignore[misc]
         results.append([(done.chunk, done.messages) for done in found])
     assert results[0] == results[1]
@@ -58,9 +67,9 @@ def test_one_and_two_processes_find_the_same() -> None:
 
 
 def test_a_campaign_stops_when_it_is_told_to() -> None:
-    found: list[Done] = []
+    found: list[DoneChunk] = []
 
-    def take(done: Done) -> bool:
+    def take(done: DoneChunk) -> bool:
         found.append(done)
         return len(found) < 2
 
@@ -75,7 +84,7 @@ def test_a_resumed_campaign_runs_only_what_is_missing(
     ran: list[Chunk] = []
     real = campaign.run_chunk
 
-    def counted(chunk: Chunk) -> Done:
+    def counted(chunk: Chunk) -> DoneChunk:
         ran.append(chunk)
         return real(chunk)
 
@@ -94,11 +103,11 @@ def test_a_resumed_campaign_runs_only_what_is_missing(
 def test_what_other_sources_have_passed_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "record.jsonl"
     done = run_chunk(Chunk("d-tx", "skew", 0, 2))
-    with Record(path).writing() as write:
+    with CampaignFile(path).writing() as write:
         write(done)
-    assert Record(path).known.keys() == {done.chunk}
+    assert CampaignFile(path).known.keys() == {done.chunk}
     monkeypatch.setattr(campaign, "fingerprint", lambda: "another")
-    other = Record(path)
+    other = CampaignFile(path)
     assert not other.known
     assert other.outdated == 1
 
@@ -106,23 +115,23 @@ def test_what_other_sources_have_passed_runs_again(tmp_path: Path, monkeypatch: 
 def test_a_record_that_was_cut_off_is_mended(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     first, second = (run_chunk(Chunk("d-tx", "skew", seed, 1)) for seed in (0, 1))
-    with Record(path).writing() as write:
+    with CampaignFile(path).writing() as write:
         write(first)
         write(second)
     path.write_bytes(path.read_bytes()[:-20])
-    assert Record(path).known.keys() == {first.chunk}
-    with Record(path).writing() as write:
+    assert CampaignFile(path).known.keys() == {first.chunk}
+    with CampaignFile(path).writing() as write:
         write(second)
-    assert Record(path).known.keys() == {first.chunk, second.chunk}
+    assert CampaignFile(path).known.keys() == {first.chunk, second.chunk}
 
 
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     path.write_text("hello\n")
     with pytest.raises(UsageProblem, match="line 1"):
-        Record(path)
+        CampaignFile(path)
     with pytest.raises(UsageProblem, match="cannot read"):
-        Record(tmp_path)
+        CampaignFile(tmp_path)
 
 
 @pytest.mark.usefixtures("no_conflicts")
@@ -175,7 +184,7 @@ def test_an_interrupted_campaign_shows_what_it_has(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(campaign, "CHUNK", 2)
     real = campaign.run_chunk
 
-    def interrupted(chunk: Chunk) -> Done:
+    def interrupted(chunk: Chunk) -> DoneChunk:
         if chunk.first >= 4:
             raise KeyboardInterrupt
         return real(chunk)

@@ -10,7 +10,7 @@ from broker.transactions.dtx.order import Order
 from broker.transactions.dtx.view import View
 from labctl.simulate.choices import ChoiceWorld
 from labctl.simulate.programs.programs import Op, Program, TxProgram
-from labctl.simulate.search.explore import SMALL, Search, explore, shown, small_programs
+from labctl.simulate.search.explore import SMALL, Explorer, explore, shown, small_programs
 from labctl.simulate.views.diagram import diagram
 
 
@@ -44,11 +44,11 @@ def test_states_that_are_met_again_hide_no_schedule(
 ) -> None:
     """Without the comparison of states the search walks every schedule: as many as were counted with it."""
     program = small(name, protocol, brokers)
-    merged = Search(program, 5000)
+    merged = Explorer(program, 5000)
     assert merged.run()
     numbers = count()
     monkeypatch.setattr(ChoiceWorld, "state", lambda world: next(numbers).to_bytes(8, "big"))
-    every = Search(program, 5000)
+    every = Explorer(program, 5000)
     assert every.run()
     assert len(every.ends) == merged.schedules() > len(merged.ends)
 

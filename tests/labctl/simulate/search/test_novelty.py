@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from labctl.cli import app
 from labctl.simulate.programs.generate import GENERATORS
 from labctl.simulate.runner import simulate
-from labctl.simulate.search.campaign import Chunk, Done, Record, run_chunk
+from labctl.simulate.search.campaign import CampaignFile, Chunk, DoneChunk, run_chunk
 from labctl.simulate.search.novelty import Met, Novelty, known_marks, states_of
 from tests.support.scripted import Script, adv, ask, line, pub, sub
 
@@ -62,14 +62,14 @@ def test_marks_are_words_that_can_be_listed() -> None:
 def test_a_record_holds_what_is_new_once_and_knows_all_of_it_again(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     chunks = [run_chunk(Chunk("d-tx", "crash", seed, 5)) for seed in (0, 5)]
-    with Record(path).writing() as write:
+    with CampaignFile(path).writing() as write:
         for done in chunks:
             write(done)
-    first, second = (msgspec.json.decode(text, type=Done) for text in path.read_text().splitlines())
+    first, second = (msgspec.json.decode(text, type=DoneChunk) for text in path.read_text().splitlines())
     assert first.states == chunks[0].states
     assert second.states
     assert second.states.keys() == chunks[1].states.keys() - chunks[0].states.keys()
-    known = Record(path).known
+    known = CampaignFile(path).known
     met = {name for done in known.values() for name in done.states}
     assert met == {*chunks[0].states, *chunks[1].states}
 

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from broker.protocol.vocabulary import PROTOCOLS
-from broker.transactions.dtx.decisions import Decisions
+from broker.transactions.dtx.decisions import DtxDecisions
 from labctl.cli import app
 from labctl.simulate.programs.programs import Fault, Op, Program, TxProgram
 from labctl.simulate.programs.variants import Variant, generate
-from labctl.simulate.runner import Run, simulate
-from labctl.simulate.search.measure import Delays, measure, placements
+from labctl.simulate.runner import SimRun, simulate
+from labctl.simulate.search.measure import MedianDelays, measure, placements
 from labctl.simulate.search.soak import Soak, growth, sizes
 from labctl.simulate.views.describe import outline
 from labctl.simulate.views.diagram import diagram, draw, order
@@ -93,7 +93,7 @@ def test_a_wide_overlay_is_told_without_columns() -> None:
 
 def test_messages_and_crossings_are_those_of_the_cost_model() -> None:
     """D-TX: 6N + O + 2P messages, 6R + O crossings; S-TX: 14 + 2(N - 1) and 6 + 2 max(1, eccentricity)."""
-    found = {(m.protocol, m.brokers, m.placement): m for m in measure(PROTOCOLS, (1, 3), Delays())}
+    found = {(m.protocol, m.brokers, m.placement): m for m in measure(PROTOCOLS, (1, 3), MedianDelays())}
     assert found["d-tx", 1, "together"].messages == 6 + 16 + 4
     assert found["d-tx", 1, "together"].crossings == 6 + 16
     assert found["d-tx", 3, "together"].messages == 18 + 16 + 4
@@ -103,7 +103,7 @@ def test_messages_and_crossings_are_those_of_the_cost_model() -> None:
 
 
 def test_virtual_latency_follows_the_delays() -> None:
-    slow = next(iter(measure(["s-tx"], (1,), Delays(client_ms=10.0, sigma=0.0))))
+    slow = next(iter(measure(["s-tx"], (1,), MedianDelays(client_ms=10.0, sigma=0.0))))
     assert slow.p50_ms == pytest.approx(10.0 * slow.crossings)
 
 
@@ -134,13 +134,13 @@ def test_after_many_transactions_nothing_is_left_but_what_they_committed() -> No
 
 
 def test_a_tombstone_that_stays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Decisions, "_bury", lambda decisions, tx, ready: None)
+    monkeypatch.setattr(DtxDecisions, "_bury", lambda decisions, tx, ready: None)
     result = Soak(2, ["d-tx"]).run(3)
     assert any("still has" in fault for fault in result.faults)
 
 
 def test_whatever_grows_is_noticed() -> None:
-    world = Run(PROGRAM).world
+    world = SimRun(PROGRAM).world
     before = sizes(world)
     broker = world.brokers["b1"]
     broker.transactions.dtx.forgotten_by_all = ["x"] * 7  # type: ignore[attr-defined]
@@ -161,7 +161,7 @@ def test_only_brokers_with_clients_need_to_announce_themselves() -> None:
 
 
 def test_a_world_without_history_keeps_none() -> None:
-    run = Run(PROGRAM)
+    run = SimRun(PROGRAM)
     run.prepare()
     run.world.forget_history()
     run.play()

@@ -15,7 +15,7 @@ from labctl.simulate.programs.variants import generate
 from labctl.simulate.recorded import reading, repetition
 from labctl.simulate.recorded.links import Altered
 from labctl.simulate.recorded.nodes import Late
-from labctl.simulate.recorded.repetition import Outcome
+from labctl.simulate.recorded.repetition import ReplayedRepetition
 from labctl.simulate.views import recorded
 from tests.mutations import tables
 from tests.support import recordings
@@ -24,7 +24,7 @@ from tests.support.recorded_world import record
 LINES_MAX = recorded.DRAWN_MAX
 
 
-def outcome(folder: Path, lines: list[recordings.Line]) -> Outcome:
+def outcome(folder: Path, lines: list[recordings.Line]) -> ReplayedRepetition:
     [file] = histories.load(recordings.write(folder, lines)).files
     return repetition.replay([reading.recording_of(file)])
 

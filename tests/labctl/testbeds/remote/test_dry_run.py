@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from labctl.conduct import conductor
-from labctl.conduct.conductor import Order
-from labctl.conduct.request import Request
+from labctl.conduct.conductor import RunOrder
+from labctl.conduct.request import CellsRequest
 from labctl.experiment.schedule import profile_of
 from labctl.output import Output
 from labctl.run.places import SiteError
@@ -25,7 +25,7 @@ from labctl.testbeds.testbed_file import resolve
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def packages(kind: wheels.Kind) -> Bundle:
+    def packages(kind: wheels.HostKind) -> Bundle:
         return pack("packages", {f"{kind.machine}.py": b""})
 
     def refuse(_: Connections, host: Host) -> None:
@@ -38,9 +38,9 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path / "here")
 
 
-def order(*only: str) -> Order:
+def order(*only: str) -> RunOrder:
     profile = profile_of("quick")
-    return conductor.order(Request(name="base", profile=profile, only=("stalls=false", *only)))
+    return conductor.order(CellsRequest(name="base", profile=profile, only=("stalls=false", *only)))
 
 
 def made(brokers: int, clients: int, state: HostState = "ready") -> Store:

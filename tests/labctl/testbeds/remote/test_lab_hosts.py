@@ -24,7 +24,7 @@ from labctl.testbeds.providers.netns.commands import Plot
 from labctl.testbeds.providers.provider import ProviderError
 from labctl.testbeds.remote import wheels
 from labctl.testbeds.remote.placing import TooFewHosts, place, tournament
-from labctl.testbeds.remote.wheels import Kind, WheelError
+from labctl.testbeds.remote.wheels import HostKind, WheelError
 from labctl.testbeds.ssh.connections import Connections, words_of
 from labctl.testbeds.ssh.login import SshError
 from labctl.testbeds.testbed import Bastion, HostEntry, HostsOptions, Testbed
@@ -250,4 +250,4 @@ def test_a_file_that_was_changed_after_its_installation_is_not_brought_to_hosts(
 
 def test_a_kind_of_host_that_no_package_is_made_for_is_told() -> None:
     with pytest.raises(WheelError, match="no packages are known"):
-        wheels.packages(Kind((3, 11), "x86_64", "dietlibc"))
+        wheels.packages(HostKind((3, 11), "x86_64", "dietlibc"))

@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import pytest
 
 from labctl.testbeds.labs import lab as labs
-from labctl.testbeds.labs.journal import Entry
+from labctl.testbeds.labs.journal import LabEntry
 from labctl.testbeds.labs.lab import Host, Lab
 from labctl.testbeds.providers.openstack import choose, ground, kinds
 from labctl.testbeds.providers.openstack.choose import Flavor, Image, Named
-from labctl.testbeds.providers.openstack.cloud import Refused, patiently
+from labctl.testbeds.providers.openstack.cloud import CloudRefused, patiently
 from labctl.testbeds.providers.openstack.ground import Ground, Rule
 from labctl.testbeds.providers.openstack.kinds import Thing
 from labctl.testbeds.providers.openstack.machines import fault, fixed_address, request
 from labctl.testbeds.providers.openstack.userdata import user_data
-from labctl.testbeds.providers.provider import Plan, ProviderError, Quota
+from labctl.testbeds.providers.provider import AcquirePlan, ProviderError, Quota
 from labctl.testbeds.testbed import (
     ExistingNetwork,
     FlavorSize,
@@ -101,8 +101,8 @@ def test_only_ssh_comes_in_from_outside() -> None:
     assert [rule.family for rule in rules] == ["IPv4", "IPv6", "IPv4"]
 
 
-def entry(kind: str = "server", mark: str = "m1", identity: str = "") -> Entry:
-    return Entry(1, kind, "name", mark, 0.0, id=identity)
+def entry(kind: str = "server", mark: str = "m1", identity: str = "") -> LabEntry:
+    return LabEntry(1, kind, "name", mark, 0.0, id=identity)
 
 
 def test_only_what_carries_the_tag_and_the_mark_and_the_recorded_id_is_ours() -> None:
@@ -199,9 +199,9 @@ def test_a_no_is_an_answer() -> None:
 
     def ask() -> None:
         asked.append(1)
-        raise Refused("no")
+        raise CloudRefused("no")
 
-    with pytest.raises(Refused):
+    with pytest.raises(CloudRefused):
         patiently(ask, QUICK)
     assert len(asked) == 1
 
@@ -215,5 +215,5 @@ def test_a_question_is_not_repeated_for_ever() -> None:
 
 
 def test_a_shortage_is_named_and_no_limit_is_none() -> None:
-    plan = Plan(quota={"cores": Quota(4, 3), "ports": Quota(4, None), "instances": Quota(2, 2)})
+    plan = AcquirePlan(quota={"cores": Quota(4, 3), "ports": Quota(4, None), "instances": Quota(2, 2)})
     assert plan.shortages == ("cores: 4 needed, 3 left",)
