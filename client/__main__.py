@@ -25,6 +25,7 @@ from broker.protocol.events import Detail
 from client.connection import connect
 from client.core.errors import ClientError, ConnectionFailed, RefusedByBroker
 from client.scenarios import catalogue
+from client.scenarios.cases import by_name
 from client.scenarios.cues import Cues
 from client.scenarios.roles import Coordinator, Role
 from client.scenarios.stage import Cast, Options, ScenarioError, Stage
@@ -79,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
-        scenario = catalogue.scenario(options.scenario)
+        scenario = by_name.scenario(options.scenario)
         catalogue.approach(options.approach)
     except ScenarioError as error:
         return _fail(USAGE, str(error))

@@ -166,6 +166,16 @@ def test_a_room_in_a_map_that_is_not_there_is_found(tmp_path: Path) -> None:
     ]
 
 
+def test_a_room_that_is_missing_in_the_map_above_it_is_found(tmp_path: Path) -> None:
+    below = '"""Ranges.\n\n    range.py   one\n\nMay import: nothing of ours.\n"""\n'
+    built = house(
+        tmp_path, {"broker/matching/boxes/__init__.py": below, "broker/matching/boxes/range.py": ""}
+    )
+    assert faults_of(built) == [
+        "broker/matching/__init__.py has no line `    boxes/    what it is for`: add it to the map"
+    ]
+
+
 FORBIDDEN = (
     "broker/matching/__init__.py: broker/matching/index.py:{line} imports client.core.verbs. "
     "Take the import out, or end the docstring with:\nMay import: client.core."
@@ -185,6 +195,7 @@ CLIENT = {
         ("def f():\n    import client.core.verbs", 2),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from client.core.verbs import Verbs", 3),
         ("from ...client.core.verbs import Verbs", 1),
+        ('NAMED = {"verbs": "client.core.verbs"}', 1),
     ],
 )
 def test_a_forbidden_import_is_found_wherever_it_stands(tmp_path: Path, source: str, line: int) -> None:
@@ -223,6 +234,19 @@ def test_a_cycle_by_a_type_only_import_is_found(tmp_path: Path) -> None:
         "(broker/matching/index.py:3 imports broker.serving.server; "
         "broker/serving/server.py:1 imports broker.matching.index)"
     )
+
+
+def test_a_cycle_by_a_module_that_is_imported_by_its_name_is_found(tmp_path: Path) -> None:
+    permitted = MATCHING.replace("nothing of ours", "broker.serving")
+    for source in ('SERVERS = {"plain": "broker.serving.server"}', 'OWN = "broker.serving."'):
+        changed = {"broker/matching/index.py": source, "broker/matching/__init__.py": permitted}
+        (fault,) = faults_of(house(tmp_path, changed))
+        assert fault.startswith("broker.matching -> broker.serving -> broker.matching is a cycle of rooms")
+
+
+def test_a_module_that_is_run_is_not_imported(tmp_path: Path) -> None:
+    source = 'COMMAND = ["python", "-m", "broker.serving.server"]'
+    assert faults_of(house(tmp_path, {"broker/matching/index.py": source})) == []
 
 
 def test_an_entry_point_may_import_all_and_be_imported_by_nobody(tmp_path: Path) -> None:

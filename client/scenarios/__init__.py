@@ -1,6 +1,6 @@
 """The scenarios of Section 1, each written once: over TCP (`python -m client`), and in a simulated overlay.
 
-    catalogue.py    scenarios and approaches by name, those of others included
+    catalogue.py    approaches by name, and modules of others
     stage.py        what the roles of a scenario share: who plays, what they say, what runs them
     roles.py        members do what they are asked, one coordinator asks
     attempts.py     what became of the transactions of a scenario

@@ -1,8 +1,9 @@
-"""Scenarios and approaches by name: those that come with the client, and modules of others by a dotted name.
+"""Approaches by name, and the modules of others: scenarios and approaches that have a dotted name.
 
 A scenario is a module with `cast(agents, suffix)` and `role(name, cast, options)`; an approach of one's own is a
 module with `carry_out(coordinator, attempt)`. A dotted name (`mine.handover`) is imported, from the directory
-that the command is given in as well; docs/extending.md has an example.
+that the command is given in as well; docs/extending.md has an example. Scenarios that come with the client are
+found by `client.scenarios.cases.by_name`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,6 @@ from types import ModuleType
 from client.scenarios.approaches import APPROACHES
 from client.scenarios.stage import ScenarioError
 
-SCENARIOS = ("dispatching", "consolidation", "disruption")
-_OWN = "client.scenarios.cases."
-
-
-def scenario(name: str) -> ModuleType:
-    """Raises ScenarioError for what is none."""
-    if not is_foreign(name):
-        if name not in SCENARIOS:
-            raise ScenarioError(f"there is no scenario {name!r}; there are {', '.join(SCENARIOS)}")
-        return importlib.import_module(_OWN + name)
-    return _foreign(name, "scenario", ("cast", "role"))
-
 
 def approach(name: str) -> ModuleType | None:
     """None for those that come with the client; raises ScenarioError for what is none."""
@@ -34,7 +23,7 @@ def approach(name: str) -> ModuleType | None:
         if name not in APPROACHES:
             raise ScenarioError(f"there is no approach {name!r}; there are {', '.join(APPROACHES)}")
         return None
-    return _foreign(name, "approach", ("carry_out",))
+    return foreign(name, "approach", ("carry_out",))
 
 
 def is_foreign(name: str) -> bool:
@@ -42,7 +31,8 @@ def is_foreign(name: str) -> bool:
     return "." in name
 
 
-def _foreign(name: str, kind: str, needed: tuple[str, ...]) -> ModuleType:
+def foreign(name: str, kind: str, needed: tuple[str, ...]) -> ModuleType:
+    """Somebody else's module; raises ScenarioError where it is not there, or lacks a function that is needed."""
     here = os.getcwd()
     if here not in sys.path:
         sys.path.append(here)

@@ -17,7 +17,7 @@
 May import: broker.protocol, client.scenarios, labctl, labctl.bench, labctl.checks, labctl.commands.views,
 labctl.conduct, labctl.experiment, labctl.overlay, labctl.report, labctl.report.judgement,
 labctl.report.pages, labctl.report.tables, labctl.results, labctl.run, labctl.simulate.programs,
-labctl.simulate.recorded,
-labctl.simulate.search, labctl.simulate.views, labctl.testbeds, labctl.testbeds.labs,
-labctl.testbeds.providers, labctl.testbeds.remote, labctl.testbeds.ssh, playbooks.
+labctl.simulate.recorded, labctl.simulate.search, labctl.simulate.views, labctl.testbeds,
+labctl.testbeds.labs, labctl.testbeds.providers, labctl.testbeds.providers.netns,
+labctl.testbeds.providers.openstack, labctl.testbeds.remote, labctl.testbeds.ssh, playbooks.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,19 +17,28 @@ from labctl.exits import INFRASTRUCTURE, LEFT_IN_CLOUD, LabError, UsageProblem
 from labctl.output import Output, print_error
 from labctl.testbeds.labs import store
 from labctl.testbeds.labs.lab import Lab
-from labctl.testbeds.providers import provider, provisioning
-from labctl.testbeds.providers.provider import AcquirePlan, ProviderError, Released
+from labctl.testbeds.providers import provisioning
+from labctl.testbeds.providers.provider import AcquirePlan, LeftBehind, Provider, ProviderError, Released
 from labctl.testbeds.providers.provisioning import Size
 from labctl.testbeds.ssh import reach
 from labctl.testbeds.testbed import (
     KINDS,
     ExistingNetwork,
+    Kind,
     OpenStackOptions,
     Testbed,
     contradiction,
     duration_s,
 )
 from labctl.testbeds.testbed_file import resolve
+
+PROVIDERS: dict[Kind, str] = {
+    "netns": "labctl.testbeds.providers.netns.provider",
+    "hosts": "labctl.testbeds.providers.hosts",
+    "openstack": "labctl.testbeds.providers.openstack.provider",
+}
+"""Where `connect(testbed: Testbed) -> Provider` is found; loaded when it is asked for, since a cloud's library takes
+long. A new provider needs a line here, a kind and its options in `labctl/testbeds/testbed.py`, and nothing else."""
 
 TestbedWord = Annotated[
     str | None, typer.Option("--testbed", help=f"A testbed file, or one of {', '.join(KINDS)}.")
@@ -75,7 +85,7 @@ def provision(  # noqa: PLR0913, PLR0917 - each option is one setting of the lab
     bed = _testbed(testbed, cloud, image, flavor, network, user, lifetime)
     size = structs.replace(_size(lab, experiment, brokers, clients), machines=machines)
     if dry_run:
-        planned, plan = provisioning.plan(lab, bed, size)
+        planned, plan = provisioning.plan(lab, bed, size, connect)
         out.document(view.plan_document(planned, plan))
         if not json:
             view.show_plan(out, planned, plan)
@@ -88,7 +98,7 @@ def provision(  # noqa: PLR0913, PLR0917 - each option is one setting of the lab
 
     with view.host_progress(out) as report:
         try:
-            made = provisioning.provision(lab, bed, size, report, show)
+            made = provisioning.provision(lab, bed, size, connect, report, show)
         except provisioning.AcquireFailed as error:
             if on_failure == "delete":
                 _give_up(out, lab, str(error))
@@ -107,6 +117,17 @@ def provision(  # noqa: PLR0913, PLR0917 - each option is one setting of the lab
         )
 
 
+def connect(testbed: Testbed) -> Provider:
+    module = PROVIDERS.get(testbed.provider)
+    if module is None:
+        known = ", ".join(PROVIDERS)
+        raise UsageProblem(
+            f"the testbed {testbed.provider} needs no provisioning here; these can be provisioned: {known}"
+        )
+    made: Provider = importlib.import_module(module).connect(testbed)
+    return made
+
+
 def _refuse_shortage(plan: AcquirePlan) -> None:
     if plan.shortages:
         raise ProviderError(f"quota exceeded: {'; '.join(plan.shortages)}")
@@ -116,7 +137,7 @@ def _give_up(out: Output, lab: str, why: str) -> None:
     """After a failure with `--on-failure delete`: nothing stays, and the failure is still what is said."""
     print_error(f"{why}; the lab is deleted, as you wished")
     with view.host_progress(out) as report:
-        released = provisioning.destroy(lab, report)
+        released = provisioning.destroy(lab, connect, report)
     _say_left(lab, released)
     raise typer.Exit(INFRASTRUCTURE)
 
@@ -167,7 +188,7 @@ def _size(lab: str, experiment: str | None, brokers: int | None, clients: int | 
 def status(lab: LabName = DEFAULT_NAME, json: Json = False) -> None:
     """Show a lab's hosts as their provider sees them now; ends with 4 when one is not ready."""
     out = Output(json)
-    seen = provisioning.inspect(lab)
+    seen = provisioning.inspect(lab, connect)
     out.document(view.lab_document(seen))
     if not json:
         view.show_lab(out, seen)
@@ -188,7 +209,7 @@ def destroy(
     out = Output(json)
     _confirm(out, yes, [lab] if store.Store(lab).find() else [])
     with view.host_progress(out) as report:
-        released = provisioning.destroy(lab, report)
+        released = provisioning.destroy(lab, connect, report)
     out.document({"lab": lab, **_released_document(released)})
     if not json:
         _show_released(out, lab, released)
@@ -214,7 +235,7 @@ def gc(
     for name in over:
         try:
             with view.host_progress(out) as report:
-                done[name] = provisioning.destroy(name, report)
+                done[name] = provisioning.destroy(name, connect, report)
         except LabError as error:
             # One cloud that does not answer must not keep the others' labs alive.
             failures.append(f"lab {name}: {error}")
@@ -232,7 +253,7 @@ def gc(
     for name, released in done.items():
         _say_left(name, released)
     if failures:
-        raise provider.LeftBehind("something may be left in the cloud: " + "; ".join(failures))
+        raise LeftBehind("something may be left in the cloud: " + "; ".join(failures))
 
 
 def _confirm(out: Output, yes: bool, names: list[str]) -> None:
@@ -273,7 +294,7 @@ def _say_left(lab: str, released: Released) -> None:
 def examine(word: str, brokers: int, clients: int) -> tuple[str, list[Check]]:
     """For `labctl doctor --testbed`: a title and the checks."""
     bed = resolve(word)
-    there = provider.connect(bed)
+    there = connect(bed)
     try:
         return f"Testbed {Path(word).name}", [*reach.examine(bed), *there.examine(brokers, clients)]
     finally:

@@ -5,5 +5,5 @@
     schedule.py           how often, in which order and from where cells are run; pure
     client_processes.py   who takes part, their command lines, and what they print; pure
 
-May import: broker.protocol, client.scenarios, labctl, labctl.results.
+May import: broker.protocol, client.scenarios, client.scenarios.cases, labctl, labctl.results.
 """

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from broker.protocol.delay import Delay
-from client.scenarios import catalogue
+from client.scenarios.cases import by_name
 from client.scenarios.stage import Cast, Disruption
 from labctl.exits import LabError
 from labctl.experiment.experiment import Cell
@@ -63,7 +63,7 @@ def suffix(cell: Cell, copy: int) -> str:
 
 def roles(scenario: str) -> Cast:
     """Who plays in one copy of a scenario."""
-    found: Cast = catalogue.scenario(scenario).cast(AGENTS, "")
+    found: Cast = by_name.scenario(scenario).cast(AGENTS, "")
     return found
 
 

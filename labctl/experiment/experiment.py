@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from broker.protocol.delay import Delay
 from client.scenarios import catalogue
 from client.scenarios.approaches import APPROACHES, BL_WAIT, approach_of
-from client.scenarios.catalogue import SCENARIOS
+from client.scenarios.cases import by_name
 from client.scenarios.stage import Disruption, ScenarioError
 from labctl import yamlfile
 from labctl.exits import UsageProblem
@@ -143,7 +143,7 @@ def _ours_or_dotted(words: Sequence[str], description: str) -> Meta:
     )
 
 
-ScenarioName = Annotated[str, _ours_or_dotted(SCENARIOS, "What the clients do")]
+ScenarioName = Annotated[str, _ours_or_dotted(tuple(by_name.SCENARIOS), "What the clients do")]
 ApproachName = Annotated[str, _ours_or_dotted(tuple(APPROACHES), "How a transaction is carried out")]
 Work = Annotated[
     Literal["dispatching", "consolidation"],
@@ -191,7 +191,7 @@ class _Names(Struct, frozen=True):
 
 
 _NAMES = {
-    "scenario": _Names(SCENARIOS, catalogue.scenario),
+    "scenario": _Names(tuple(by_name.SCENARIOS), by_name.scenario),
     "approach": _Names(tuple(APPROACHES), catalogue.approach),
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 
 from client.scenarios import catalogue
+from client.scenarios.cases import by_name
 from labctl.experiment.experiment import AXES, Cell, Experiment, ExperimentError
 from labctl.yamlfaults import nearest
 
@@ -24,7 +25,7 @@ def modules(cells: Iterable[Cell]) -> list[ModuleType]:
     found: dict[str, ModuleType] = {}
     for cell in cells:
         if catalogue.is_foreign(cell.scenario):
-            found[cell.scenario] = catalogue.scenario(cell.scenario)
+            found[cell.scenario] = by_name.scenario(cell.scenario)
         own = catalogue.approach(cell.approach)
         if own is not None:
             found[cell.approach] = own

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from labctl.commands.labs import connect
 from labctl.testbeds.labs.lab import Lab
 from labctl.testbeds.labs.store import Store
 from labctl.testbeds.providers import provisioning
@@ -38,14 +39,14 @@ def lab(hosts: int) -> Iterator[tuple[Store, Lab]]:
     testbed = structs.replace(resolve("netns"), options=NetnsOptions(CIDR))
     name = f"figures-{hosts}"
     made = provisioning.provision(
-        name, testbed, Size(min(9, hosts), max(0, hosts - 9)), quiet, lambda lab, plan: None
+        name, testbed, Size(min(9, hosts), max(0, hosts - 9)), connect, quiet, lambda lab, plan: None
     )
     try:
         failed = [f"{host.name}: {host.detail}" for host in made.hosts if host.state != "ready"]
         assert not failed, failed
         yield Store(name), made
     finally:
-        left = provisioning.destroy(name, quiet).left
+        left = provisioning.destroy(name, connect, quiet).left
         assert not left, left
 
 

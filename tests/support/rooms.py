@@ -1,7 +1,8 @@
 """The rooms of our packages, as the sources show them, and what is wrong with them; each fault a sentence.
 
 A room is a folder with modules. What a room imports is read from the syntax of its modules, wherever an import
-stands: at the top, inside a function, or for types only. Entry points (`__main__`, `labctl.cli`, ...) stand on
+stands: at the top, inside a function, or for types only; a module or room that is named as text is imported by
+its name, unless a command has it behind `-m`, which starts a process of its own. Entry points (`__main__`, `labctl.cli`, ...) stand on
 top of everything, each a room of its own that nobody may import.
 """
 
@@ -98,9 +99,13 @@ def _dotted(path: Path) -> str:
 
 
 def _imports(name: str, files: Mapping[str, Path], tree: ast.Module) -> Iterator[Import]:
+    run = {id(word) for node in ast.walk(tree) for word in _run_by(node)}
     for node in ast.walk(tree):
         targets: list[str] = []
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if _DOTTED.fullmatch(node.value) and id(node) not in run:
+                targets = [node.value.rstrip(".")]
+        elif isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = name.split(".") if files[name].name == "__init__.py" else name.split(".")[:-1]
@@ -124,7 +129,7 @@ def too_large(house: House) -> list[str]:
 
 
 def wrong_maps(house: House) -> list[str]:
-    """Each room's docstring names exactly its modules, and no room below it that is not there."""
+    """Each room's docstring names exactly its modules and the rooms directly below it."""
     faults = []
     for room, modules in sorted(house.rooms.items()):
         lines = _MAP_LINE.findall(house.docstring(room))
@@ -136,7 +141,12 @@ def wrong_maps(house: House) -> list[str]:
             )
         for name in sorted(mapped - modules):
             faults.append(f"{house.init(room)} names {name}.py, which is not in this room: remove the line")
-        for name in sorted(n for n in below if f"{room}.{n}" not in house.rooms):
+        there = {name.rpartition(".")[2] for name in house.rooms if name.rpartition(".")[0] == room}
+        for name in sorted(there - below):
+            faults.append(
+                f"{house.init(room)} has no line `    {name}/    what it is for`: add it to the map"
+            )
+        for name in sorted(below - there):
             faults.append(f"{house.init(room)} names {name}/, and there is no such room: remove the line")
     return faults
 
@@ -266,11 +276,17 @@ def _lost_imports(house: House, package: str, names: str, module: str) -> Iterat
 def _commands_in(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield from _RUN.findall(node.value)
-    elif isinstance(node, ast.List | ast.Tuple):
-        words = [e.value if isinstance(e, ast.Constant) else None for e in node.elts]
-        for option, name in pairwise(words):
-            if option == "-m" and isinstance(name, str) and name.partition(".")[0] in PACKAGES:
-                yield name
+    for word in _run_by(node):
+        if isinstance(word.value, str) and word.value.partition(".")[0] in PACKAGES:
+            yield word.value
+
+
+def _run_by(node: ast.AST) -> Iterator[ast.Constant]:
+    """The words behind `-m` in a command that is a list of words."""
+    words = node.elts if isinstance(node, ast.List | ast.Tuple) else []
+    for option, word in pairwise(words):
+        if isinstance(option, ast.Constant) and option.value == "-m" and isinstance(word, ast.Constant):
+            yield word
 
 
 def _not_runnable(house: House, where: str, name: str) -> list[str]:

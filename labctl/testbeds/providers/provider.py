@@ -1,23 +1,22 @@
-"""What a provider of hosts can do, what it says about it, and which providers there are.
+"""What a provider of hosts can do, and what it says about it.
 
-A provider is made by the function `connect(testbed)` of its module, which is loaded when it is asked
-for. It acts on one lab at a time, under the lab's lock, and writes the lab down through the `Store`
+A provider is made by the function `connect(testbed)` of its module; which there are stands in `labctl.commands.labs`.
+It acts on one lab at a time, under the lab's lock, and writes the lab down through the `Store`
 it is given after every step that a later command must know about.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
 
 from labctl.checkup import Check
-from labctl.exits import LEFT_IN_CLOUD, LabError, UsageProblem
+from labctl.exits import LEFT_IN_CLOUD, LabError
 from labctl.testbeds.labs.lab import Lab
 from labctl.testbeds.labs.store import Store
-from labctl.testbeds.testbed import Kind, Testbed
+from labctl.testbeds.testbed import Testbed
 
 TellOfHost = Callable[[str, str], None]
 """What is going on with a host: its name, and a few words. Called from any thread."""
@@ -107,21 +106,5 @@ class Provider(Protocol):
         """Drop connections; the provider is not used afterwards."""
 
 
-MODULES: dict[Kind, str] = {
-    "netns": "labctl.testbeds.providers.netns.provider",
-    "hosts": "labctl.testbeds.providers.hosts",
-    "openstack": "labctl.testbeds.providers.openstack.provider",
-}
-"""Where `connect(testbed: Testbed) -> Provider` is found. A new provider needs a line here, a kind and
-its options in `testbed.py`, and nothing else."""
-
-
-def connect(testbed: Testbed) -> Provider:
-    module = MODULES.get(testbed.provider)
-    if module is None:
-        known = ", ".join(MODULES)
-        raise UsageProblem(
-            f"the testbed {testbed.provider} needs no provisioning here; these can be provisioned: {known}"
-        )
-    made: Provider = importlib.import_module(module).connect(testbed)
-    return made
+Connect = Callable[[Testbed], Provider]
+"""How the provider of a testbed is had; raises UsageProblem where there is none. `labctl.commands.labs` has all."""

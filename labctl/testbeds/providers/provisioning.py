@@ -17,10 +17,11 @@ from labctl.testbeds.labs import lab as labs
 from labctl.testbeds.labs import store
 from labctl.testbeds.labs.lab import Lab
 from labctl.testbeds.labs.store import Store
-from labctl.testbeds.providers import provider
 from labctl.testbeds.providers.provider import (
     AcquirePlan,
+    Connect,
     LeftBehind,
+    Provider,
     ProviderError,
     Released,
     Resource,
@@ -51,15 +52,15 @@ def size_of_experiment(name: str) -> Size:
     )
 
 
-def plan(name: str, testbed: Testbed | None, size: Size) -> tuple[Lab, AcquirePlan]:
+def plan(name: str, testbed: Testbed | None, size: Size, connect: Connect) -> tuple[Lab, AcquirePlan]:
     """What `provision` would do; nothing is changed, not even here."""
     place = Store(name)
     lab = wanted(place, testbed, size, time.time())
-    with closing(provider.connect(lab.testbed)) as there:
+    with closing(connect(lab.testbed)) as there:
         return lab, _draw(there, place, lab, size)
 
 
-def _draw(there: provider.Provider, place: Store, lab: Lab, size: Size) -> AcquirePlan:
+def _draw(there: Provider, place: Store, lab: Lab, size: Size) -> AcquirePlan:
     drawn = there.plan(place, lab)
     if len(lab.hosts) >= size.brokers + size.clients:
         return drawn
@@ -71,6 +72,7 @@ def provision(
     name: str,
     testbed: Testbed | None,
     size: Size,
+    connect: Connect,
     report: TellOfHost,
     show: Callable[[Lab, AcquirePlan], None],
 ) -> Lab:
@@ -81,7 +83,7 @@ def provision(
             # What a kill left of a folder whose lab was gone already.
             place.remove()
         lab = wanted(place, testbed, size, time.time())
-        with closing(provider.connect(lab.testbed)) as there:
+        with closing(connect(lab.testbed)) as there:
             drawn = _draw(there, place, lab, size)
             show(lab, drawn)
             if drawn.shortages:
@@ -148,15 +150,15 @@ def _essence(testbed: Testbed) -> Testbed:
     return structs.replace(testbed, timeouts=type(testbed.timeouts)(), machines=None)
 
 
-def inspect(name: str) -> Lab:
+def inspect(name: str, connect: Connect) -> Lab:
     """What the provider shows now; nothing is written down."""
     place = Store(name)
     lab = place.lab()
-    with closing(provider.connect(lab.testbed)) as there:
+    with closing(connect(lab.testbed)) as there:
         return there.inspect(place, lab)
 
 
-def destroy(name: str, report: TellOfHost) -> Released:
+def destroy(name: str, connect: Connect, report: TellOfHost) -> Released:
     """Remove a lab and, when nothing of it is left, its folder. There is no harm in doing it twice."""
     place = Store(name)
     with place.locked():
@@ -166,7 +168,7 @@ def destroy(name: str, report: TellOfHost) -> Released:
         lab = lab.in_phase("removing")
         place.write(lab)
         try:
-            with closing(provider.connect(lab.testbed)) as there:
+            with closing(connect(lab.testbed)) as there:
                 released = there.release(place, lab, report)
         except ProviderError as error:
             recorded = place.journal.may_exist()

@@ -14,7 +14,7 @@ from msgspec.structs import fields
 from typer.testing import CliRunner
 
 from client.scenarios.approaches import APPROACHES
-from client.scenarios.catalogue import SCENARIOS
+from client.scenarios.cases.by_name import SCENARIOS
 from labctl.cli import app
 from labctl.commands.schema import DRAFT, Kind, model_of, schema, structs_of
 from labctl.paths import PROJECT
@@ -143,7 +143,7 @@ def test_what_is_refused_is_not_valid(kind: Kind, text: str) -> None:
 
 def test_our_scenarios_and_approaches_are_offered() -> None:
     offered = json.dumps(schema("experiment"))
-    for words in (SCENARIOS, tuple(APPROACHES)):
+    for words in (tuple(SCENARIOS), tuple(APPROACHES)):
         assert json.dumps({"enum": words}) in offered
 
 
