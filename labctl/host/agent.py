@@ -29,7 +29,7 @@ from typing import Any
 
 from labctl import locks
 from labctl.exits import LabError
-from labctl.host import launcher, machine, ports, processes
+from labctl.host import launcher, machine, ports, processes, whole_lines
 from labctl.host.launcher import Launch
 from labctl.host.processes import Process
 
@@ -88,12 +88,12 @@ class Records:
 
     def _lines(self) -> list[dict[str, Any]]:
         try:
-            texts = self._path.read_bytes().splitlines()
+            texts = list(whole_lines.whole(self._path.read_bytes()))
         except FileNotFoundError:
             return []
         lines = []
-        for text in texts:
-            with contextlib.suppress(ValueError):  # the last one may be torn
+        for _, text in texts:
+            with contextlib.suppress(ValueError):  # of a disk that was full
                 lines.append(json.loads(text))
         return lines
 

@@ -2,7 +2,7 @@
 
     layout.py       names of files and folders, where a repetition lies, and which are finished
     problem.py      "this is no result, or a damaged one": the one error, whatever is read
-    lines.py        lines of JSON whose writer may have been killed, and what is left of the last one
+    lines.py        lines of JSON, read strictly or as far as they can be
     documents.py    small files, here or anywhere that Spark reads
     reading.py      which folder is meant, and its run.json: what is a result, and of which version
     writing.py      a new result, its repetitions and its calibrations

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from labctl.exits import LabError
+from labctl.host import whole_lines
 from labctl.results.problem import ResultProblem
 
 if TYPE_CHECKING:
@@ -58,6 +59,30 @@ def read_text(path: str, spark: SparkSession | None = None) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
+def rest(path: str, spark: SparkSession | None = None) -> str:
+    """What follows the last end of a line in a file of lines; empty as long as nothing is wrong with it."""
+    if is_local(path):
+        with Path(path).open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return ""
+            file.seek(-1, os.SEEK_END)
+            if file.read() == b"\n":
+                return ""
+            file.seek(0)
+            return whole_lines.rest(file.read()).decode(errors="replace")
+    assert spark is not None, "a path with a scheme is read by Spark"
+    system, target = _remote(path, spark)
+    if (length := system.getFileStatus(target).getLen()) == 0:
+        return ""
+    stream = system.open(target)
+    try:
+        stream.seek(length - 1)
+        ends = stream.read() == ord("\n")
+    finally:
+        stream.close()
+    return "" if ends else whole_lines.rest((read_text(path, spark) or "").encode()).decode()
+
+
 def read_json(path: Path) -> Any:
     text = read_text(str(path))
     if text is None:
@@ -96,10 +121,16 @@ def write(path: str, content: str | bytes, spark: SparkSession | None = None) ->
         Path(path).write_bytes(data)
         return
     assert spark is not None, "a path with a scheme is written by Spark"
-    jvm: Any = spark.sparkContext._jvm
-    target = jvm.org.apache.hadoop.fs.Path(path)
-    stream = target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).create(target, True)
+    system, target = _remote(path, spark)
+    stream = system.create(target, True)
     try:
         stream.write(bytearray(data))
     finally:
         stream.close()
+
+
+def _remote(path: str, spark: SparkSession) -> tuple[Any, Any]:
+    """The file system that a path is of, and the path as it knows it."""
+    jvm: Any = spark.sparkContext._jvm
+    target = jvm.org.apache.hadoop.fs.Path(path)
+    return target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), target

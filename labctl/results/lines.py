@@ -1,8 +1,4 @@
-"""Lines of JSON from a process that may have been killed while it wrote.
-
-A line counts when its end is there. What follows the last end was being written when the writer was killed:
-it is not there, however much of it can be read.
-"""
+"""Lines of JSON from a process that may have been killed while it wrote (`labctl.host.whole_lines` has the rule)."""
 
 from __future__ import annotations
 
@@ -12,23 +8,14 @@ from typing import TypeVar
 
 import msgspec
 
+from labctl.host.whole_lines import rest, whole
 from labctl.results.problem import ResultProblem
 
 T = TypeVar("T")
 
 
-def end(data: bytes) -> int:
-    """Of the last whole line: where the next one is written."""
-    return data.rfind(b"\n") + 1
-
-
-def whole(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Every line that counts, with its number."""
-    return enumerate(data.split(b"\n")[:-1], start=1)
-
-
 def read(path: Path, decode: Callable[[bytes], T], meaning: str) -> Iterator[T]:
-    """Of a file of a result; `meaning` is what a line should have been."""
+    """Of a file whose writer may have been killed; `meaning` is what a line should have been."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -43,10 +30,9 @@ def read(path: Path, decode: Callable[[bytes], T], meaning: str) -> Iterator[T]:
 
 
 def salvage(path: Path, decode: Callable[[bytes], T]) -> tuple[list[T], int]:
-    """What can be read of a file whose writer has finished, and how many lines cannot.
+    """What can be read of a file whose writer has finished, and how many lines cannot. No file, no lines.
 
-    Here a last line counts with or without its end, as for Spark, which reads the same files: a writer that has
-    finished has left none that is torn. No file, no lines.
+    A writer that has finished has left no line without its end: such a rest is a line that cannot be read.
     """
     try:
         data = path.read_bytes()
@@ -55,8 +41,8 @@ def salvage(path: Path, decode: Callable[[bytes], T]) -> tuple[list[T], int]:
     except OSError as error:
         raise ResultProblem(f"{path} cannot be read: {error.strerror}") from None
     found: list[T] = []
-    damaged = 0
-    for text in data.split(b"\n"):
+    damaged = 1 if rest(data) else 0
+    for _, text in whole(data):
         if not text.strip():
             continue
         try:

@@ -46,6 +46,10 @@ UNKNOWN: Mapping[str, Damage] = {
     "every line of transactions twice": _transactions(lambda lines: [x for line in lines for x in (line, line)]),
     "one line of transactions in place of another": _transactions(lambda lines: [*lines[:-1], lines[0]]),
     "a line of transactions that is torn": _transactions(lambda lines: [lines[0][:30] + "\n", *lines[1:]]),
+    "transactions whose last line has no end": _transactions(lambda lines: [*lines[:-1], lines[-1].rstrip()]),
+    "a coordinator's history whose last line has no end": _coordinator(
+        lambda lines: [*lines[:-1], lines[-1].rstrip()]
+    ),
     "a line of nothing behind the transactions": _transactions(lambda lines: [*lines, "}{\n"]),
     "no transactions": _remove("transactions.jsonl"),
     "a coordinator's history of garbage": _spoil("history/E.jsonl", bytes(range(256)) * 40),
@@ -74,6 +78,9 @@ OF_MEASUREMENTS: Mapping[str, Damage] = {
         part / "rates.jsonl", lambda lines: [x for y in lines for x in (y, y)]
     ),
     "no latencies": _remove("latencies.jsonl"),
+    "a latency whose line has no end": lambda part: edit(
+        part / "latencies.jsonl", lambda lines: [*lines[:-1], lines[-1].rstrip()]
+    ),
     "a torn latency": lambda part: edit(part / "latencies.jsonl", lambda lines: [*lines[:-1], lines[-1][:9]]),
 }
 """Of a cell of disruption: nothing can be said any more."""

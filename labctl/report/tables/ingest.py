@@ -1,16 +1,20 @@
 """One pass over the raw logs into Parquet; what cannot be read is counted and named.
 
 A line that does not fit its schema stays in its table, as text in the column `corrupt`, so that the tables
-alone show what was left out. `Tables` gives the rest.
+alone show what was left out. So does what follows the last end of a line (`labctl.host.whole_lines`), even where it
+could be read. `Tables` gives all others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import reduce
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import StructField, StructType
@@ -20,7 +24,7 @@ from labctl import topology
 from labctl.report.tables import schemas
 from labctl.report.tables.schemas import CORRUPT
 from labctl.results import layout
-from labctl.results.documents import join
+from labctl.results.documents import join, rest
 from labctl.results.layout import PLACE, Repetition
 
 if TYPE_CHECKING:
@@ -84,10 +88,12 @@ def ingest(root: str, tables: Tables, found: Iterable[Repetition]) -> None:
         "history": (layout.lines_of(layout.HISTORY, "*"), schemas.HISTORY),
         "nodes": (layout.logs_of("*"), schemas.VITALS),
     }
+    rests = _readable_rests(spark, root, found)
     frames: dict[str, DataFrame] = {}
     for name, (pattern, schema) in lines.items():
         if name in present:
-            frame = read_lines(spark, join(root, layout.EVERY, pattern), schema, schemas.REQUIRED[name])
+            where = join(root, layout.EVERY, pattern)
+            frame = read_lines(spark, where, schema, schemas.REQUIRED[name], rests)
         else:
             frame = _nothing(spark, schema)
         if name == "nodes":
@@ -106,14 +112,34 @@ def ingest(root: str, tables: Tables, found: Iterable[Repetition]) -> None:
     tables.write(deliveries=deliveries(tables.read("history")))
 
 
+def _readable_rests(spark: SparkSession, root: str, found: Iterable[Repetition]) -> dict[str, str]:
+    """By file, what follows its last end of a line and would be taken for one: all others cannot be read anyway."""
+    rests = {}
+    for file in (f"{each.path}/{file}" for each in found for file in each.files if ".jsonl" in file):
+        if text := rest(join(root, file), spark):
+            with suppress(msgspec.DecodeError):
+                msgspec.json.decode(text)
+                rests[file] = text
+    return rests
+
+
 def _kind(file: str) -> str:
     """`history` for history/b1.jsonl, `rates` for rates.jsonl, cell.json for itself."""
     top, slash, _ = file.partition("/")
     return top if slash or not file.endswith(".jsonl") else file.removesuffix(".jsonl")
 
 
-def read_lines(spark: SparkSession, pattern: str, schema: StructType, required: Iterable[str]) -> DataFrame:
-    """JSON lines with the cell, repetition and node that their path names."""
+def read_lines(
+    spark: SparkSession,
+    pattern: str,
+    schema: StructType,
+    required: Iterable[str],
+    rests: Mapping[str, str] = MappingProxyType({}),
+) -> DataFrame:
+    """JSON lines with the cell, repetition and node that their path names.
+
+    `rests`: by file, what is no line though it can be read, for Spark looks for no end behind the last one.
+    """
     raw = (
         spark.read.schema(StructType([*schema.fields, StructField(CORRUPT, schemas.TEXT)]))
         .option("mode", "PERMISSIVE")
@@ -126,6 +152,9 @@ def read_lines(spark: SparkSession, pattern: str, schema: StructType, required: 
     placed = raw.withColumn(
         CORRUPT, F.when(F.col(CORRUPT).isNull() & incomplete, row).otherwise(F.col(CORRUPT))
     )
+    for file, text in rests.items():
+        is_rest = F.col("file").endswith(f"/{file}") & (row == F.to_json(F.from_json(F.lit(text), schema)))
+        placed = placed.withColumn(CORRUPT, F.when(is_rest, F.lit(text)).otherwise(F.col(CORRUPT)))
     placed = with_place(placed)
     if "fields" in schema.names:
         # A node that was started again has a file for each life.

@@ -9,5 +9,5 @@
     requests.py   what can be asked of the simulator
 
 May import: broker, broker.matching, broker.protocol, broker.routing, broker.transactions.dtx,
-broker.transactions.stx, labctl, labctl.checks, labctl.results, labctl.simulate, labctl.simulate.programs.
+broker.transactions.stx, labctl, labctl.checks, labctl.host, labctl.simulate, labctl.simulate.programs.
 """

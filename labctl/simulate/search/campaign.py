@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct, field
 
 from labctl.exits import UsageProblem
+from labctl.host import whole_lines
 from labctl.paths import PROJECT
-from labctl.results import lines
 from labctl.simulate.programs.programs import Program
 from labctl.simulate.programs.variants import PLAIN, Variant, generate
 from labctl.simulate.runner import SimRun
@@ -209,7 +209,7 @@ class CampaignFile:
         except OSError as error:
             raise UsageProblem(f"cannot write the record {self._path}: {error.strerror}") from None
         with file:
-            file.truncate(lines.end(self._path.read_bytes()))
+            file.truncate(whole_lines.end(self._path.read_bytes()))
 
             def write(done: DoneChunk) -> None:
                 line = msgspec.json.encode(msgspec.structs.replace(self._add(done), code=self.code))
@@ -224,7 +224,7 @@ def _read(path: Path) -> Iterator[DoneChunk]:
         data = path.read_bytes()
     except OSError as error:
         raise UsageProblem(f"cannot read the record {path}: {error.strerror}") from None
-    for number, line in lines.whole(data):  # a chunk that was cut off runs again
+    for number, line in whole_lines.whole(data):  # a chunk that was cut off runs again
         try:
             yield msgspec.json.decode(line, type=DoneChunk)
         except msgspec.MsgspecError as error:

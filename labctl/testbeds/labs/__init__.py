@@ -5,5 +5,5 @@
     journal.py   the write-ahead journal of what is created outside this machine's memory
     keys.py      SSH keys made by us: one for the lab, one for each host
 
-May import: labctl, labctl.results, labctl.testbeds.
+May import: labctl, labctl.host, labctl.testbeds.
 """

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from labctl.exits import LabError
-from labctl.results import lines
+from labctl.host import whole_lines
 
 EntryState = Literal["intended", "made", "refused", "gone"]
 """intended: asked for, or about to be; whether it exists is unknown. made: exists, id known. refused:
@@ -133,7 +133,7 @@ class Journal:
             return 0
         except OSError as error:
             raise JournalError(f"{self._path} cannot be read: {error.strerror}") from None
-        for position, text in lines.whole(content):
+        for position, text in whole_lines.whole(content):
             try:
                 self._apply(msgspec.json.decode(text, type=_Line))
             except (msgspec.MsgspecError, KeyError):
@@ -141,7 +141,7 @@ class Journal:
                     f"{self._path}, line {position} is damaged; what the lab has in the cloud must be "
                     "looked up there by hand"
                 ) from None
-        return lines.end(content)
+        return whole_lines.end(content)
 
     def _apply(self, line: _Line) -> None:
         if line.state == "intended":

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from labctl.host import whole_lines
 from labctl.results import lines
 from labctl.results.problem import ResultProblem
 
@@ -22,8 +23,19 @@ from labctl.results.problem import ResultProblem
     ],
 )
 def test_a_line_counts_when_its_end_is_there(data: bytes, texts: list[bytes]) -> None:
-    assert list(lines.whole(data)) == list(enumerate(texts, start=1))
-    assert lines.end(data) == sum(len(text) + 1 for text in texts)
+    assert list(whole_lines.whole(data)) == list(enumerate(texts, start=1))
+    assert whole_lines.end(data) == sum(len(text) + 1 for text in texts)
+    assert whole_lines.rest(data) == data[whole_lines.end(data) :]
+
+
+@pytest.mark.parametrize("rest", [b'{"a":1}', b'{"a'])
+def test_a_last_line_without_its_end_is_none_and_of_a_finished_writer_it_is_damage(
+    tmp_path: Path, rest: bytes
+) -> None:
+    path = tmp_path / "b1.jsonl"
+    path.write_bytes(b'{"a":0}\n' + rest)
+    assert list(lines.read(path, msgspec.json.decode, "line of a log")) == [{"a": 0}]
+    assert lines.salvage(path, msgspec.json.decode) == ([{"a": 0}], 1)
 
 
 def test_a_line_that_counts_and_cannot_be_read_is_named(tmp_path: Path) -> None:
