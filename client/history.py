@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.node.history import TRANSACTION_TYPES, HistoryFile
+from broker.node.history import HistoryFile
 from broker.protocol.events import ARRIVED, DELIVERED, SENT
 from broker.protocol.messages import Publish
-from broker.protocol.wire import AnyMessage
+from broker.protocol.wire import TRANSACTION_TYPES, AnyMessage
 from client.settings import Settings
 
 

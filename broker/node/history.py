@@ -13,19 +13,16 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from broker.node.log import to_json
 from broker.protocol.events import FIRST, Detail, MessageEvent, is_kept
-from broker.protocol.stx import Planned
-from broker.protocol.wire import TransactionMessage
 
 FLUSH_S = 1.0
 FLUSH_BYTES = 256 << 10
-TRANSACTION_TYPES: frozenset[type] = frozenset(get_args(TransactionMessage))
 
 _STDERR = 2
 _encode = msgspec.json.Encoder().encode
@@ -81,10 +78,7 @@ class HistoryFile:
     def message(self, name: MessageEvent, link: str, number: int, message: Any) -> None:
         """A message of a transaction, on the link to or from a peer."""
         what = {"tx": message.tx, "link": link, "seq": number, "message": type(message).__name__}
-        planned = getattr(message, "planned", None)
-        if isinstance(planned, Planned):
-            what["op"] = planned.step
-        elif hasattr(message, "op"):
+        if hasattr(message, "op"):
             what["op"] = message.op
         self.note(name, what)
 

@@ -2,7 +2,7 @@
 
 A transaction's id is `client/incarnation/number` of its coordinator: never used twice. All messages of
 one transaction carry it. On the way from the coordinator they flood the tree; answers are gathered on
-the way back.
+the way back. Others have them all as `DtxMessage`, and those that brokers send to clients as `TO_CLIENT`.
 """
 
 from __future__ import annotations
@@ -108,3 +108,4 @@ class Ended(Message, frozen=True, tag=60):
 DtxMessage = (
     Begin | Begun | TxRequest | TxRecord | TxPublish | TxAck | Prepare | Prepared | Commit | Abort | Ended
 )
+TO_CLIENT = frozenset({Begun, TxPublish, TxAck, Prepared, Commit, Abort, Ended})

@@ -1,6 +1,7 @@
 """The messages of S-TX (Section 6), and the plan whose steps they carry.
 
-A transaction's id is `client/incarnation/number` of its coordinator, as in `broker.protocol.dtx`.
+A transaction's id is `client/incarnation/number` of its coordinator, as in `broker.protocol.dtx`. Others
+have all messages as `StxMessage`, and those that brokers send to clients as `TO_CLIENT`.
 """
 
 from __future__ import annotations
@@ -58,6 +59,11 @@ class Step(Message, frozen=True, tag=70):
     decided: bool = False
     """The transaction has committed at the sender."""
     lives: Lives = ()
+
+    @property
+    def op(self) -> int:
+        """As in every message about one operation."""
+        return self.planned.step
 
 
 class StepEcho(Message, frozen=True, tag=71):
@@ -137,3 +143,4 @@ StxMessage = (
     | StepVoid
     | StepFailed
 )
+TO_CLIENT = frozenset({Step, StepDone, StepPrepared, StepCommit, StepAbort, StepEnded, StepFailed})

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct as Layout
+from typing import get_args
 
 import msgspec
 from msgspec import Raw
@@ -36,6 +37,8 @@ class WireError(Exception):
 
 
 TransactionMessage = DtxMessage | StxMessage
+"""Every one has the id of its transaction, `tx`; one that is about one operation has its number, `op`."""
+TRANSACTION_TYPES: frozenset[type] = frozenset(get_args(TransactionMessage))
 AnyMessage = LinkMessage | TransactionMessage
 
 

@@ -7,10 +7,10 @@ import asyncio
 from broker.core import Broker
 from broker.gate.gate import Append
 from broker.gate.transit import Owner, Transit
-from broker.node.history import TRANSACTION_TYPES, HistoryFile
+from broker.node.history import HistoryFile
 from broker.protocol.events import MessageEvent
 from broker.protocol.hops import Hop
-from broker.protocol.wire import AnyMessage
+from broker.protocol.wire import TRANSACTION_TYPES, AnyMessage
 from broker.serving.peer import Peer
 
 

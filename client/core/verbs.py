@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, get_args, overload
+from typing import Any, overload
 
+from broker.protocol import dtx, stx
 from broker.protocol.events import ISSUED
 from broker.protocol.filters import Event, Filter, Value
-from broker.protocol.stx import Step, StepAbort, StepCommit, StepDone, StepEnded, StepFailed, StepPrepared
 from broker.protocol.vocabulary import (
     D_TX,
     PLANNED,
@@ -24,7 +24,7 @@ from broker.protocol.vocabulary import (
     PlanMode,
     plan_mode,
 )
-from broker.protocol.wire import AnyMessage, TransactionMessage
+from broker.protocol.wire import TRANSACTION_TYPES, AnyMessage
 from client.core.advertised import Advertised
 from client.core.errors import ClientError, TimedOut
 from client.core.outcomes import Outcome
@@ -32,9 +32,6 @@ from client.core.plans import Plan, PlannedTransaction, Plans
 from client.core.port import Future, Port, fail, resolve
 from client.core.session import Arrived, Delivery, Done, PublicationRefused, Session
 from client.core.transactions import LIFETIME_S, Handler, Note, Transaction, Transactions
-
-_PLAN_MESSAGES = frozenset({Step, StepAbort, StepCommit, StepDone, StepEnded, StepFailed, StepPrepared})
-_OTHER_MESSAGES = frozenset(get_args(TransactionMessage)) - _PLAN_MESSAGES
 
 
 class SessionWords:
@@ -77,6 +74,10 @@ class Verbs(ABC):
             client_id, port, words, draw_id, self.delivered, on_tcm, note, timeout_s
         )
         self.plans = Plans(self.transactions)
+        self._receivers: dict[type, Callable[[Any], None]] = {
+            **dict.fromkeys(dtx.TO_CLIENT, self.transactions.receive),
+            **dict.fromkeys(stx.TO_CLIENT, self.plans.receive),
+        }
         self.refusals: list[str] = []
         """Publications that the broker did not take, as sentences; empty unless advertisements changed."""
         self.brokers = 0
@@ -158,11 +159,9 @@ class Verbs(ABC):
     def receive(self, message: AnyMessage) -> None:
         """Everything but regular publications."""
         kind = type(message)
-        if kind in _PLAN_MESSAGES:
-            self.plans.receive(message)  # type: ignore[arg-type]
-            return
-        if kind in _OTHER_MESSAGES:
-            self.transactions.receive(message)  # type: ignore[arg-type]
+        if kind in TRANSACTION_TYPES:
+            if (receive := self._receivers.get(kind)) is not None:
+                receive(message)
             return
         outcome = self._session.receive(message)
         if isinstance(outcome, Done):

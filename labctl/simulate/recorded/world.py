@@ -174,9 +174,6 @@ def unit_of(client: str, message: Input) -> Unit:
 
 def _is_like(one: AnyMessage, other: AnyMessage) -> bool:
     """The same message, though it may say something else where less has happened before it."""
-    if type(one) is not type(other):
-        return False
-    planned, others = getattr(one, "planned", None), getattr(other, "planned", None)
-    if planned is not None and others is not None and planned.step != others.step:
-        return False
-    return all(getattr(one, name, None) == getattr(other, name, None) for name in SAME)
+    return type(one) is type(other) and all(
+        getattr(one, name, None) == getattr(other, name, None) for name in SAME
+    )
