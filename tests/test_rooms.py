@@ -1,7 +1,7 @@
 """The rooms of the house: how large they are, what their maps say, who may import whom, where their tests are.
 
-`tests.support.rooms` reads the sources and finds the faults; here they are asked for, and each kind is planted
-once in a small house of its own, to show that it would be found.
+`tests.support.rooms` and `tests.support.finding` read the sources and find the faults; here they are asked for, and
+each kind is planted once in a small house of its own, to show that it would be found.
 """
 
 from __future__ import annotations
@@ -12,28 +12,11 @@ from pathlib import Path
 import pytest
 
 from labctl.paths import PROJECT
-from tests.support import rooms
+from tests.support import finding, rooms
 from tests.support.rooms import House, read_house
+from tests.support.subjects import SUBJECTS, TESTED_BY
 
 HOUSE = read_house(PROJECT)
-
-SUBJECTS = {
-    "broker/serving/test_agrees_with_model.py": "all of the server, against the checks",
-    "broker/serving/test_hostile_sockets.py": "all of the server, against peers that are not ours",
-    "broker/serving/test_transactions.py": "all of the server, while connections are lost in transactions",
-    "broker/test_process.py": "`python -m broker`, from outside",
-    "broker/transactions/stx/test_lost_participants.py": "S-TX at brokers and clients together",
-    "broker/transport/test_cuts.py": "links of an overlay whose connections are cut at random",
-    "client/scenarios/test_extending.py": "docs/extending.md",
-    "client/test_process.py": "`python -m client`, from outside",
-    "labctl/report/judgement/test_parts.py": "what of the report needs no Spark",
-    "labctl/simulate/test_schedules.py": "worlds, programs and search together, in numbers",
-    "labctl/test_readme.py": "README.md",
-    "labctl/testbeds/remote/test_lab_hosts.py": "the pure parts of labs, from file to command lines",
-    "labctl/testbeds/remote/test_netns_lab.py": "a lab of namespaces from provision to destroy",
-    "labctl/testbeds/remote/test_shared_hosts.py": "a lab with several processes on each host",
-}
-"""Tests whose subject is not one module."""
 
 TWINS = {
     "Bundle": "what playbooks ask of a bundle, and the bundle: playbooks import nothing of ours",
@@ -94,7 +77,11 @@ def test_the_name_of_a_class_stands_for_one_class() -> None:
 
 
 def test_tests_are_where_their_subject_is() -> None:
-    assert not (faults := rooms.astray(HOUSE, PROJECT / "tests", SUBJECTS)), sentences(faults)
+    assert not (faults := finding.astray(HOUSE, PROJECT / "tests", SUBJECTS)), sentences(faults)
+
+
+def test_every_module_has_a_test_that_can_be_found() -> None:
+    assert not (faults := finding.untested(HOUSE, PROJECT / "tests", TESTED_BY)), sentences(faults)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -349,9 +336,42 @@ def test_a_test_that_has_no_subject_is_found(tmp_path: Path, name: str, fault: s
     test = tmp_path / "tests" / name
     test.parent.mkdir(parents=True)
     test.touch()
-    faults = rooms.astray(built, tmp_path / "tests", {})
+    faults = finding.astray(built, tmp_path / "tests", {})
     assert len(faults) == bool(fault)
     assert all(f.startswith(f"tests/{name} {fault}") for f in faults)
+
+
+def test_the_test_of_a_module_has_its_name_or_imports_it_or_stands_in_the_table(tmp_path: Path) -> None:
+    tests = {
+        "broker/matching/test_index_cost.py": "",
+        "broker/test_all.py": "from broker.matching import table",
+        "client/test_other.py": "import broker.matching.holes",
+    }
+    for name, text in tests.items():
+        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / name).write_text(text)
+    modules = {f"broker/matching/{name}.py": "" for name in ("table", "holes")}
+    built = house(tmp_path, modules)
+
+    def untested(table: dict[str, dict[str, str]]) -> list[str]:
+        return [fault.split(":")[0] for fault in finding.untested(built, tmp_path / "tests", table)]
+
+    holes, server = (
+        "no test of broker/matching/holes.py is found",
+        "no test of broker/serving/server.py is found",
+    )
+    assert untested({}) == [holes, server]
+    assert untested({"broker.serving": {"broker/test_all.py": "server"}}) == [holes]
+    assert untested(
+        {
+            "broker.matching": {"client/test_other.py": "holes index", "broker/test_gone.py": "lost"},
+            "broker.serving": {"broker/test_all.py": "server"},
+        }
+    ) == [
+        "TESTED_BY has broker.matching.index, whose test is found without it",
+        "TESTED_BY has broker.matching.lost, and there is no such module",
+        "TESTED_BY has tests/broker/test_gone.py, and there is no such test",
+    ]
 
 
 def test_the_table_of_subjects_is_kept_short(tmp_path: Path) -> None:
@@ -359,7 +379,7 @@ def test_the_table_of_subjects_is_kept_short(tmp_path: Path) -> None:
         (tmp_path / "tests/broker/matching").mkdir(parents=True, exist_ok=True)
         (tmp_path / "tests/broker/matching" / name).touch()
     subjects = {f"broker/matching/{name}.py": "a reason" for name in ("test_index", "test_all", "test_gone")}
-    assert rooms.astray(house(tmp_path), tmp_path / "tests", subjects) == [
+    assert finding.astray(house(tmp_path), tmp_path / "tests", subjects) == [
         "tests/broker/matching/test_index.py is named after its subject: it need not stand in SUBJECTS",
         "SUBJECTS has broker/matching/test_gone.py, and there is no such test",
     ]

@@ -40,7 +40,7 @@ class Import(NamedTuple):
     target: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class House:
     """Our packages below a folder; a room and its `__init__.py` have the same name."""
 
@@ -90,7 +90,7 @@ def read_house(root: Path) -> House:
         inside = rooms[".".join(f.relative_to(root).parent.parts)]
         if f.name != "__init__.py":
             inside.add(f.stem)
-    imports = sorted(found for name in files for found in _imports(name, files, trees[name]))
+    imports = sorted(found for name in files for found in imports_of(name, files, trees[name]))
     return House(root, files, trees, {n: frozenset(m) for n, m in rooms.items()}, tuple(imports))
 
 
@@ -98,7 +98,7 @@ def _dotted(path: Path) -> str:
     return ".".join(path.parent.parts if path.name == "__init__.py" else path.with_suffix("").parts)
 
 
-def _imports(name: str, files: Mapping[str, Path], tree: ast.Module) -> Iterator[Import]:
+def imports_of(name: str, files: Mapping[str, Path], tree: ast.Module) -> Iterator[Import]:
     run = {id(word) for node in ast.walk(tree) for word in _run_by(node)}
     for node in ast.walk(tree):
         targets: list[str] = []
@@ -292,39 +292,3 @@ def _run_by(node: ast.AST) -> Iterator[ast.Constant]:
 def _not_runnable(house: House, where: str, name: str) -> list[str]:
     module = f"{name}.__main__" if name in house.rooms else name
     return [] if module in house.files else [f"{where} runs `-m {name}`, and there is no module {module}"]
-
-
-def astray(house: House, tests: Path, subjects: Mapping[str, str]) -> list[str]:
-    """Tests that cannot be found by the name of what they test.
-
-    A test is called after a module of the room that its folder mirrors, after the room, or after a room directly
-    below; or it stands in `subjects`, with the reason, because its subject is none of these.
-    """
-    faults = []
-    files = {
-        str(f.relative_to(tests)): f
-        for package in PACKAGES
-        for f in sorted((tests / package).rglob("test_*.py"))
-    }
-    for name, file in files.items():
-        room = ".".join(file.relative_to(tests).parent.parts)
-        if room not in house.rooms:
-            faults.append(
-                f"tests/{name} mirrors no room: {room} is not there; move it to where its subject is"
-            )
-        elif _is_named_after(file.stem.removeprefix("test_"), house, room) == (name in subjects):
-            faults.append(
-                f"tests/{name} is named after its subject: it need not stand in SUBJECTS"
-                if name in subjects
-                else f"tests/{name} is named after no module of {room} (test_MODULE.py, test_MODULE_*.py): rename it, "
-                "or say in SUBJECTS what its subject is"
-            )
-    return faults + [
-        f"SUBJECTS has {name}, and there is no such test" for name in subjects if name not in files
-    ]
-
-
-def _is_named_after(name: str, house: House, room: str) -> bool:
-    below = {r.rpartition(".")[2] for r in house.rooms if r.rpartition(".")[0] == room}
-    subjects = house.rooms[room] | below | {room.rpartition(".")[2]}
-    return any(name == subject or name.startswith(f"{subject}_") for subject in subjects)
