@@ -305,10 +305,10 @@ class World:
         self._gates[broker.id].submit(ready.entries, self._carry_out, broker.id, ready)
 
     def _carry_out(self, broker: str, ready: Ready) -> None:
-        for notice in ready.notices:
-            self.record(broker, notice.name, notice.fields)
         if ready.sends:
             self._perform(broker, ready.sends)
+        for notice in ready.notices:
+            self.record(broker, notice.name, notice.fields)
 
     def _expire(self) -> None:
         self._is_expiring = False
