@@ -16,10 +16,9 @@ __all__ = ["code", "git", "machine", "versions"]
 
 
 RUNNER = (
-    "labctl/conduct/*.py", "labctl/experiment/*.py", "labctl/host/*.py", "labctl/overlay/*.py", "labctl/run/*.py",
-    "labctl/results/lines.py", "labctl/topology.py",
+    "labctl", "labctl/conduct", "labctl/experiment", "labctl/host", "labctl/overlay", "labctl/results", "labctl/run",
 )  # fmt: skip
-"""What of labctl decides what is run and measured. A change of anything else changes no result."""
+"""The rooms of labctl by which a run is carried out. A change of anything else changes no result."""
 _PACKAGES = ("labctl", "msgspec", "uvloop")
 
 
@@ -28,7 +27,7 @@ def code(modules: Iterable[ModuleType] = ()) -> dict[str, str]:
     found = {
         "broker": _hash((PROJECT / "broker").rglob("*.py"), PROJECT),
         "client": _hash((PROJECT / "client").rglob("*.py"), PROJECT),
-        "runner": _hash((path for part in RUNNER for path in PROJECT.glob(part)), PROJECT),
+        "runner": _hash((path for room in RUNNER for path in (PROJECT / room).glob("*.py")), PROJECT),
     }
     for module in modules:
         if module.__file__ is not None:

@@ -98,7 +98,7 @@ TESTED_BY = {
     "labctl.report.pages": {"labctl/report/pages/test_pages.py": "figures summary"},
     "labctl.results": {
         "labctl/checks/test_repetition.py": "accounts",
-        "labctl/conduct/test_conductor.py": "layout provenance",
+        "labctl/conduct/test_conductor.py": "layout",
         "labctl/report/judgement/test_parts.py": "reading",
     },
     "labctl.run": {"labctl/run/test_runner.py": "observer"},
