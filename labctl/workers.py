@@ -15,7 +15,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import uvloop
@@ -59,16 +59,7 @@ class Worker:
         return self._read(limit_s)
 
     def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+        _stop(self._process)
 
     def _read(self, limit_s: float) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -99,6 +90,36 @@ def workers(module: str, *roles: tuple[str, dict[str, Any]]) -> Iterator[list[Wo
     finally:
         for worker in reversed(started):
             worker.stop()
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], **streams: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that a benchmark needs, for the length of a block; it ends with us even if we are killed.
+
+    `labctl.host.launcher` starts what is meant to outlive us.
+    """
+    process = subprocess.Popen(
+        command,
+        **streams,  # type: ignore[call-overload]
+        preexec_fn=end_with_parent,  # noqa: PLW1509 - nothing here runs in threads
+    )
+    try:
+        yield process
+    finally:
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 def end_with_parent() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from labctl.overlay import node_files
-from labctl.workers import BenchError, end_with_parent
+from labctl.workers import BenchError, running
 from playbooks import start
 
 SETTLE_S = 1.0
@@ -30,22 +30,15 @@ def measure() -> Rest:
         config = Path(folder) / "node.toml"
         config.write_text(node_files.emit(node_files.Node("b1", "127.0.0.1:0")))
         started = time.perf_counter()
-        with subprocess.Popen(
-            start.broker([sys.executable], str(config)),
-            stdout=subprocess.PIPE,
-            preexec_fn=end_with_parent,  # noqa: PLW1509 - nothing here runs in threads
-        ) as process:
-            try:
-                assert process.stdout is not None
-                if b'"ready"' not in process.stdout.readline():
-                    raise BenchError("a single broker did not start")
-                start_ms = (time.perf_counter() - started) * 1e3
-                time.sleep(SETTLE_S)
-                before = _cpu_s(process.pid)
-                time.sleep(REST_S)
-                used = _cpu_s(process.pid) - before
-            finally:
-                process.terminate()
+        with running(start.broker([sys.executable], str(config)), stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            if b'"ready"' not in process.stdout.readline():
+                raise BenchError("a single broker did not start")
+            start_ms = (time.perf_counter() - started) * 1e3
+            time.sleep(SETTLE_S)
+            before = _cpu_s(process.pid)
+            time.sleep(REST_S)
+            used = _cpu_s(process.pid) - before
     return Rest(round(start_ms), round(100 * used / REST_S, 3))
 
 

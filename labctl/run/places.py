@@ -17,6 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from labctl.exits import LabError
+from labctl.host import launcher
+from labctl.host.launcher import Launch
 from labctl.paths import state_root
 from labctl.results import provenance
 from labctl.run.station import News, Station
@@ -73,18 +75,12 @@ class Site(Protocol):
 class _Process:
     """The line to an agent that is our own child."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when its end has been told
-        self._process = subprocess.Popen(
-            command,
-            env=dict(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            # Ctrl-C is for us; the agent hears of it when its line ends.
-            start_new_session=True,
-            bufsize=0,
-        )
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
+        self._errors = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed when its end has been told
+        agent = Launch(command, Path.cwd(), Path(self._errors.name), listens=True, variables=variables)
+        # In a session of its own: Ctrl-C is for us; the agent hears of it when its line ends.
+        with agent.surroundings() as surroundings:
+            self._process = subprocess.Popen(command, **surroundings, bufsize=0)
 
     def send(self, data: bytes) -> None:
         assert self._process.stdin is not None
@@ -106,10 +102,9 @@ class _Process:
         for end in (self._process.stdin, self._process.stdout):
             assert end is not None
             end.close()
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        words = launcher.last_words(Path(self._errors.name))
         self._errors.close()
-        return lines[-1] if lines else ""
+        return words
 
 
 class LocalSite:
@@ -121,7 +116,7 @@ class LocalSite:
 
     def _post(self) -> Post:
         command = [sys.executable, "-m", "labctl.host.agent", "serve", str(state_root() / "run" / "agent")]
-        station = Station("this machine", _Process(command, _environment()), self.inbox)
+        station = Station("this machine", _Process(command, _variables()), self.inbox)
         try:
             station.wait_until_up()
         except LabError as error:
@@ -155,10 +150,10 @@ class LocalSite:
         self.posts[0].station.close()
 
 
-def _environment() -> dict[str, str]:
+def _variables() -> dict[str, str]:
     """What we can import, clients can: somebody's own scenario may be a file of the directory that we are in."""
     paths = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
 @contextmanager

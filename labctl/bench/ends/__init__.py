@@ -8,5 +8,6 @@
     meters.py      events per second at the last end, round trips at the first
     roles.py       the clients of a dispatching transaction, as processes
 
-May import: broker.protocol, broker.transport, client, client.core, client.scenarios, labctl.
+May import: broker.protocol, broker.transport, client, client.core, client.scenarios, labctl,
+labctl.host.
 """

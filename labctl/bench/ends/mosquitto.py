@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from labctl.bench.ends.meters import RateMeter
-from labctl.workers import BenchError, Ready, end_with_parent, serve, workers
+from labctl.host.ports import reserved
+from labctl.workers import BenchError, Ready, running, serve, workers
 
 MODULE = "labctl.bench.ends.mosquitto"
 PACKETS_PER_WRITE = 256
@@ -35,7 +36,8 @@ def chain(brokers: int, subscriptions: int) -> Iterator[Callable[[int, int], flo
         raise BenchError("Mosquitto is not installed; on Debian or Ubuntu: apt-get install mosquitto")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="labctl-mosquitto-")))
-        ports = _free_ports(brokers)
+        with reserved(brokers, "127.0.0.1") as free:
+            ports = list(free)
         for place, port in reversed(list(enumerate(ports))):
             onward = ports[place + 1] if place + 1 < brokers else None
             stack.enter_context(_broker(program, folder, port, onward))
@@ -78,20 +80,10 @@ def _broker(program: str, folder: Path, port: int, onward: int | None) -> Iterat
         ]
     config = folder / f"{port}.conf"
     config.write_text("\n".join(lines) + "\n")
-    process = subprocess.Popen(
-        [program, "-c", str(config)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        preexec_fn=end_with_parent,  # noqa: PLW1509 - nothing here runs in threads
-    )
-    try:
+    silent = subprocess.DEVNULL
+    with running([program, "-c", str(config)], stdout=silent, stderr=silent) as process:
         _wait_until_listening(process, port)
         yield
-    finally:
-        process.terminate()
-        process.wait(10)
-        assert process.stderr is not None
-        process.stderr.close()
 
 
 def _wait_until_listening(process: subprocess.Popen[bytes], port: int, limit_s: float = 10.0) -> None:
@@ -101,14 +93,6 @@ def _wait_until_listening(process: subprocess.Popen[bytes], port: int, limit_s: 
             return
         time.sleep(0.05)
     raise BenchError(f"Mosquitto did not listen on port {port} within {limit_s:g} s")
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def _packet(kind: int, body: bytes) -> bytes:
