@@ -27,8 +27,7 @@ TESTED_BY = {
     },
     "broker.gate": {
         "broker/gate/test_gate.py": "clock",
-        "broker/serving/test_peer.py": "peer",
-        "labctl/simulate/test_linked.py": "channel cutter holding transit",
+        "labctl/simulate/test_linked.py": "channel cutter holding",
     },
     "broker.matching": {"broker/matching/test_index_oracle.py": "holes"},
     "broker.node": {
@@ -46,7 +45,7 @@ TESTED_BY = {
     "broker.transactions": {"labctl/simulate/search/test_campaign.py": "machine names"},
     "broker.transactions.dtx": {
         "client/core/test_transactions.py": "context operations",
-        "paper/test_counterexamples.py": "decisions machine order",
+        "paper/test_counterexamples.py": "decisions order",
     },
     "broker.transactions.stx": {
         "broker/transactions/stx/test_lost_participants.py": "planning registry wellformed",
