@@ -265,8 +265,8 @@ def test_two_classes_of_one_name_are_found_and_so_is_an_outdated_twin(tmp_path: 
     built = house(
         tmp_path,
         {
-            "broker/matching/index.py": "class Record: pass\nclass Hole: pass\n",
-            "broker/serving/server.py": "import broker.matching.index\ndef f():\n    class Record: pass\n",
+            "broker/matching/index.py": "class Record: pass\nclass Hole: pass\nclass _Own: pass\n",
+            "broker/serving/server.py": "import broker.matching.index\ndef f():\n    class Record: pass\nclass _Own: pass\n",
         },
     )
     (fault,) = rooms.ambiguous(built, {})

@@ -21,7 +21,7 @@ from broker.routing.prt import PRT
 from labctl.checks import properties
 from labctl.checks.history import History, read
 from labctl.checks.verdict import Verdict
-from labctl.results.histories import File, Line, Result
+from labctl.results.histories import Line, NodeHistory, Result
 
 PROBES_MAX = 400
 
@@ -66,7 +66,7 @@ def understand(result: Result) -> History:
     return history
 
 
-def _finished(file: File) -> bool:
+def _finished(file: NodeHistory) -> bool:
     return any(line.name == events.FINISHED for line in file.lines)
 
 
@@ -77,7 +77,7 @@ def _is_farewell(result: Result, line: Line) -> bool:
     return all(_finished(file) for file in result.files if file.node == line.node)
 
 
-def has_last_word(file: File) -> bool:
+def has_last_word(file: NodeHistory) -> bool:
     """Whether a client has said how it ended."""
     return any(line.name in (events.LEFT, events.CRASHED, events.FINISHED) for line in file.lines)
 
@@ -173,7 +173,7 @@ def _value(predicate: Predicate) -> Value:
 
 def links(result: Result) -> Verdict:
     """Messages of transactions arrive as they were sent: in order, none of them doubled, changed or left out."""
-    lives: dict[str, list[File]] = {}
+    lives: dict[str, list[NodeHistory]] = {}
     for file in result.files:
         lives.setdefault(file.node, []).append(file)
     hops = {n: broker_hop(n) if f[0].role == "broker" else client_hop(n) for n, f in lives.items()}
@@ -200,7 +200,7 @@ def links(result: Result) -> Verdict:
     )
 
 
-def _is_cut_off(file: File) -> bool:
+def _is_cut_off(file: NodeHistory) -> bool:
     """Its last lines may be lost."""
     return file.role == "client" and not any(
         line.name in (events.LEFT, events.CRASHED) for line in file.lines

@@ -22,7 +22,7 @@ from labctl.checks import judge as histories
 from labctl.checks.verdict import Answer, Verdict
 from labctl.results import layout
 from labctl.results.accounts import Account, Attempted, Due
-from labctl.results.histories import File
+from labctl.results.histories import NodeHistory
 
 WHOLE, COMMITS, ROUTING = "whole", "commits", "routing"
 NEEDED = (WHOLE, COMMITS, ROUTING)
@@ -100,7 +100,7 @@ def _missing(account: Account, endings: Endings) -> Iterator[str]:
     for name, count in due.measured.items():
         if (found := account.measured.get(name, 0)) != count:
             yield f"{name} has {found} lines that can be read, where {count} were written"
-    lives: dict[str, File] = {}
+    lives: dict[str, NodeHistory] = {}
     for file in account.result.files:
         lives[file.node] = file
     for node in due.nodes:

@@ -31,7 +31,7 @@ from labctl.experiment.schedule import Profile, Unit
 from labctl.results import accounts, layout, provenance, resuming, writing
 from labctl.results.documents import read_json, write_json
 from labctl.results.resuming import ResumeRefused
-from labctl.results.writing import Folder
+from labctl.results.writing import ResultFolder
 from labctl.run import runner
 from labctl.run.places import Site
 from labctl.run.runner import Job, Progress, Ran
@@ -193,15 +193,15 @@ class RunSummary(Struct, frozen=True):
     """By repetition, why it is not valid."""
 
 
-def open_folder(request: RunRequest, what: RunOrder) -> Folder:
+def open_folder(request: RunRequest, what: RunOrder) -> ResultFolder:
     return resume(request.results, what) if request.resume else begin(request.results, what)
 
 
-def begin(root: Path, what: RunOrder) -> Folder:
+def begin(root: Path, what: RunOrder) -> ResultFolder:
     return writing.create(root, what.run())
 
 
-def resume(root: Path, what: RunOrder) -> Folder:
+def resume(root: Path, what: RunOrder) -> ResultFolder:
     folder = resuming.latest(root, what.name)
     resuming.refuse_changes(folder, what.run())
     _refuse_new_calibrations(root, folder, what)
@@ -209,7 +209,7 @@ def resume(root: Path, what: RunOrder) -> Folder:
     return folder
 
 
-def _refuse_new_calibrations(root: Path, folder: Folder, what: RunOrder) -> None:
+def _refuse_new_calibrations(root: Path, folder: ResultFolder, what: RunOrder) -> None:
     for cell in what.cells:
         used = folder.calibration(cell.id) if cell.waits else None
         kept = calibrations.path(root, what.setting(cell))
@@ -220,7 +220,9 @@ def _refuse_new_calibrations(root: Path, folder: Folder, what: RunOrder) -> None
             )
 
 
-def carry_out(request: RunRequest, folder: Folder, what: RunOrder, site: Site, view: RunView) -> RunSummary:
+def carry_out(
+    request: RunRequest, folder: ResultFolder, what: RunOrder, site: Site, view: RunView
+) -> RunSummary:
     """Everything that is not finished. The caller holds the lock."""
     if facts := site.facts():
         write_json(folder.path / layout.HOSTS, facts)
@@ -273,17 +275,23 @@ def carry_out(request: RunRequest, folder: Folder, what: RunOrder, site: Site, v
     )
 
 
-def _finished(folder: Folder, what: RunOrder) -> list[Unit]:
+def _finished(folder: ResultFolder, what: RunOrder) -> list[Unit]:
     done = folder.finished()
     return [unit for unit in what.units() if unit.key in done]
 
 
-def _judged(folder: Folder, unit: Unit) -> Judged:
+def _judged(folder: ResultFolder, unit: Unit) -> Judged:
     return repetition.judge(accounts.load(folder.path / layout.repetition(*unit.key)))
 
 
 def _one(
-    folder: Folder, what: RunOrder, unit: Unit, wait_ms: float | None, site: Site, view: RunView, keep: bool
+    folder: ResultFolder,
+    what: RunOrder,
+    unit: Unit,
+    wait_ms: float | None,
+    site: Site,
+    view: RunView,
+    keep: bool,
 ) -> Ran:
     staged = folder.start(*unit.key)
     ran = runner.run(what.job(unit, wait_ms), staged, site, view.progress, keep)
@@ -292,7 +300,7 @@ def _one(
 
 
 def _calibrated(
-    request: RunRequest, folder: Folder, what: RunOrder, site: Site, view: RunView
+    request: RunRequest, folder: ResultFolder, what: RunOrder, site: Site, view: RunView
 ) -> Mapping[str, float]:
     """Wait by cell; those that are missing are made now. A cell that none can be found for is left out."""
     waiting = [cell for cell in what.cells if cell.waits]

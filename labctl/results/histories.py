@@ -35,7 +35,7 @@ class Line(Struct, frozen=True):
     fields: dict[str, Any]
 
 
-class File(Struct):
+class NodeHistory(Struct):
     """The history of one life of a node."""
 
     path: str
@@ -47,7 +47,7 @@ class File(Struct):
 
 
 class Result(Struct):
-    files: list[File]
+    files: list[NodeHistory]
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By broker, where they were kept."""
     gaps: list[str] = field(default_factory=list)
@@ -136,7 +136,7 @@ def take_tables(result: Result, name: str, text: str | bytes) -> None:
         result.gaps.append(f"{name} holds no tables of a broker")
 
 
-def _read(path: Path, gaps: list[str]) -> File | None:
+def _read(path: Path, gaps: list[str]) -> NodeHistory | None:
     """None if it has no lines at all: its writer was killed before the first was written."""
     found = list(lines.read(path, _decode, "line of a history"))
     if not found:
@@ -150,13 +150,13 @@ def _read(path: Path, gaps: list[str]) -> File | None:
     return file
 
 
-def _file(path: str, found: list[Line]) -> File:
+def _file(path: str, found: list[Line]) -> NodeHistory:
     """Raises `msgspec.ValidationError` if its first line is not that of a history."""
     first = found[0]
     if first.name != FIRST or first.number != 1:
         raise msgspec.ValidationError("not the first line")
     beginning = msgspec.convert(first.fields, _First)
-    return File(path, first.node, beginning.role, beginning.incarnation, beginning.detail, found)
+    return NodeHistory(path, first.node, beginning.role, beginning.incarnation, beginning.detail, found)
 
 
 def _gap(path: str, found: list[Line]) -> str | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from labctl.exits import UsageProblem
 from labctl.results.layout import LATEST, RUN
-from labctl.results.writing import Folder, sha256
+from labctl.results.writing import ResultFolder, sha256
 
 _MEANT = ("experiment", "profile", "seed", "resolved", "cells", "testbed")
 _PARTS = {"experiment": "experiment", "resolved": "experiment", "cells": "experiment", "testbed": "testbed"}
@@ -21,16 +21,16 @@ class ResumeRefused(UsageProblem):
     """What the folder was begun with is not what would now be added to it."""
 
 
-def latest(root: Path, experiment: str) -> Folder:
+def latest(root: Path, experiment: str) -> ResultFolder:
     path = root / experiment / LATEST
     if not (path / RUN).exists():
         raise ResumeRefused(
             f"there is no result of {experiment!r} in {root} to go on with; start one without --resume"
         )
-    return Folder(path.parent / os.readlink(path) if path.is_symlink() else path)
+    return ResultFolder(path.parent / os.readlink(path) if path.is_symlink() else path)
 
 
-def refuse_changes(folder: Folder, run: Mapping[str, Any]) -> None:
+def refuse_changes(folder: ResultFolder, run: Mapping[str, Any]) -> None:
     """Raises if what has been run so far and what would be run now do not belong together."""
     before = folder.run
     for name in _MEANT:

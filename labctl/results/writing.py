@@ -24,7 +24,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class Folder:
+class ResultFolder:
     """An existing result."""
 
     def __init__(self, path: Path) -> None:
@@ -102,7 +102,7 @@ class Folder:
             raise NotWritten(f"{path} cannot be made: {error.strerror}") from None
 
 
-def create(root: Path, run: Mapping[str, Any]) -> Folder:
+def create(root: Path, run: Mapping[str, Any]) -> ResultFolder:
     """A new result; `latest` points to it at once, so that `--resume` finds it."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     parent = root / str(run["experiment"])
@@ -113,7 +113,7 @@ def create(root: Path, run: Mapping[str, Any]) -> Folder:
         raise NotWritten(f"{path} cannot be made: {error.strerror}") from None
     write_json(path / RUN, {"format": FORMAT, **run, "started": now(), "calibrations": []})
     point_latest(path)
-    return Folder(path)
+    return ResultFolder(path)
 
 
 def point_latest(path: Path) -> None:

@@ -12,7 +12,7 @@ from labctl.conduct.conductor import RunOrder, RunSummary, RunView
 from labctl.conduct.request import RunRequest
 from labctl.experiment.schedule import PROFILES, Unit
 from labctl.results.documents import write_json
-from labctl.results.writing import Folder
+from labctl.results.writing import ResultFolder
 from labctl.run.places import Post, Site
 from labctl.run.runner import Job, Progress, Ran, Watch
 from labctl.run.station import News
@@ -88,7 +88,7 @@ def order(*only: str, name: str = "base", repeat: int = 2, **others: Any) -> Run
 
 def carry_out(
     root: Path,
-    folder: Folder,
+    folder: ResultFolder,
     what: RunOrder,
     view: RunView | None = None,
     recalibrate: bool = False,

@@ -213,11 +213,14 @@ def _way_back(start: str, links: Mapping[str, Collection[str]]) -> list[str] | N
 
 
 def ambiguous(house: House, twins: Mapping[str, str]) -> list[str]:
-    """Names of classes that stand for more than one class; `twins` are those that may, each with the reason."""
+    """Names of classes that stand for more than one class; `twins` are those that may, each with the reason.
+
+    One that begins with an underscore is a matter of its module alone.
+    """
     places: dict[str, list[str]] = defaultdict(list)
     for module, tree in house.trees.items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(f"{house.path(module)}:{node.lineno}")
     shared = {name: found for name, found in sorted(places.items()) if len(found) > 1}
     faults = [

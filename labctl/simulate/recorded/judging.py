@@ -11,17 +11,19 @@ from collections.abc import Collection, Sequence
 from broker.protocol import events
 from labctl.checks.judge import judge
 from labctl.checks.verdict import Verdict
-from labctl.results.histories import File, Line, Result
+from labctl.results.histories import Line, NodeHistory, Result
 from labctl.simulate.recorded.schedule import Schedule
 from labctl.simulate.recorded.world import RecordedWorld, Unit
 
 
-def staying(clients: Sequence[File]) -> list[str]:
+def staying(clients: Sequence[NodeHistory]) -> list[str]:
     """Who has said that all is over."""
     return [file.node for file in clients if any(line.name == events.FINISHED for line in file.lines)]
 
 
-def verdicts(world: RecordedWorld, clients: Sequence[File], without: Collection[Unit] = ()) -> list[Verdict]:
+def verdicts(
+    world: RecordedWorld, clients: Sequence[NodeHistory], without: Collection[Unit] = ()
+) -> list[Verdict]:
     """Of a world that has been run; nothing is said about what was left out of it."""
     files = [_of_broker(world, name) for name in world.brokers]
     files += [_of_client(world, file, without) for file in clients if ("stay", file.node) not in without]
@@ -31,19 +33,19 @@ def verdicts(world: RecordedWorld, clients: Sequence[File], without: Collection[
     return found
 
 
-def _of_broker(world: RecordedWorld, name: str) -> File:
+def _of_broker(world: RecordedWorld, name: str) -> NodeHistory:
     core = world.brokers[name]
     told = [Line(*moment) for moment in world.moments if moment.node == name]
-    return File(name, name, "broker", core.incarnation, "all", told)
+    return NodeHistory(name, name, "broker", core.incarnation, "all", told)
 
 
-def _of_client(world: RecordedWorld, file: File, without: Collection[Unit]) -> File:
+def _of_client(world: RecordedWorld, file: NodeHistory, without: Collection[Unit]) -> NodeHistory:
     told = [line for line in file.lines if unit_of_line(line) not in without and not _is_told_here(line)]
     for client, message in world.deliveries:
         if client == file.node:
             fields = {"op": message.id, "event": message.event}
             told.append(Line(client, len(told) + 1, 0.0, events.DELIVERED, fields))
-    return File(file.path, file.node, file.role, file.incarnation, file.detail, told)
+    return NodeHistory(file.path, file.node, file.role, file.incarnation, file.detail, told)
 
 
 def _is_told_here(line: Line) -> bool:
@@ -60,7 +62,7 @@ def unit_of_line(line: Line) -> Unit:
     return ("stay", line.node)
 
 
-def run(schedule: Schedule, clients: Sequence[File], traces: bool = False) -> RecordedWorld:
+def run(schedule: Schedule, clients: Sequence[NodeHistory], traces: bool = False) -> RecordedWorld:
     world = RecordedWorld(schedule, staying(clients), traces)
     world.run()
     return world

@@ -15,7 +15,7 @@ from broker.protocol.events import CLOSED, GIVEN, MADE, MESSAGES, PUT
 from broker.protocol.wire import PROTOCOL_VERSION
 from broker.recorded import VERSION, Given, Made, Put
 from labctl.results import histories
-from labctl.results.histories import File, Line, Result
+from labctl.results.histories import Line, NodeHistory, Result
 from labctl.results.problem import ResultProblem
 
 HOW = 'record one with `labctl run experiment NAME --history all`, or by brokers with history_detail = "all"'
@@ -60,7 +60,7 @@ def of(result: Result, folder: Path) -> list[Recording]:
     return recordings
 
 
-def recording_of(file: File) -> Recording:
+def recording_of(file: NodeHistory) -> Recording:
     path, lines = file.path, file.lines
     if file.detail != "all":
         raise ResultProblem(

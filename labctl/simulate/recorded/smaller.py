@@ -18,7 +18,7 @@ from broker import recorded
 from broker.protocol.hops import is_client, name_of
 from broker.protocol.messages import Publish
 from broker.routing.joining import ClientArrived
-from labctl.results.histories import File
+from labctl.results.histories import NodeHistory
 from labctl.simulate.programs.programs import Program
 from labctl.simulate.recorded import judging
 from labctl.simulate.recorded.schedule import CoreCall, Schedule
@@ -29,7 +29,7 @@ class Case(Struct, frozen=True):
     """A run, or what is left of it."""
 
     schedule: Schedule
-    clients: tuple[File, ...]
+    clients: tuple[NodeHistory, ...]
     without: frozenset[Unit] = frozenset()
 
     def world(self, traces: bool = True) -> RecordedWorld:

@@ -37,7 +37,7 @@ class Creation(Struct, frozen=True):
     name: str
 
 
-class Quota(Struct, frozen=True):
+class ProviderQuota(Struct, frozen=True):
     need: int
     left: int | None
     """None: no limit is known."""
@@ -51,7 +51,7 @@ class AcquirePlan(Struct, frozen=True):
     """What an acquire would do now."""
 
     create: tuple[Creation, ...] = ()
-    quota: dict[str, Quota] = {}
+    quota: dict[str, ProviderQuota] = {}
     vm_hours: float = 0.0
     """Of the machines to be created, until the lab's lifetime ends."""
     notes: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from labctl.experiment.schedule import PROFILES
 from labctl.results import accounts, provenance
 from labctl.results.documents import read_json
 from labctl.results.resuming import ResumeRefused
-from labctl.results.writing import Folder
+from labctl.results.writing import ResultFolder
 from labctl.run import runner
 from labctl.run.crew import CrewError
 from labctl.run.station import HostLost
@@ -45,7 +45,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Setting]:
     return settings
 
 
-def carried_out(root: Path, what: RunOrder) -> Folder:
+def carried_out(root: Path, what: RunOrder) -> ResultFolder:
     folder = conductor.begin(root, what)
     carry_out(root, folder, what)
     return folder

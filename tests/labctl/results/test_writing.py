@@ -11,7 +11,7 @@ import pytest
 from labctl.results.documents import NotWritten, read_json, write_json
 from labctl.results.problem import ResultProblem
 from labctl.results.resuming import ResumeRefused, latest, refuse_changes
-from labctl.results.writing import Folder, create
+from labctl.results.writing import ResultFolder, create
 
 RUN: dict[str, Any] = {
     "experiment": "base",
@@ -25,7 +25,7 @@ RUN: dict[str, Any] = {
 }
 
 
-def finish(folder: Folder, cell: str, repetition: int) -> Path:
+def finish(folder: ResultFolder, cell: str, repetition: int) -> Path:
     staged = folder.start(cell, repetition)
     write_json(staged / "cell.json", {"cell": cell})
     return folder.finish(staged, cell, repetition)

@@ -11,7 +11,7 @@ from labctl.testbeds.providers.openstack.choose import Choice
 from labctl.testbeds.providers.openstack.cloud import Cloud, plainly
 from labctl.testbeds.providers.openstack.inventory import Inventory
 from labctl.testbeds.providers.openstack.machines import server_name
-from labctl.testbeds.providers.provider import AcquirePlan, Creation, Quota
+from labctl.testbeds.providers.provider import AcquirePlan, Creation, ProviderQuota
 from labctl.testbeds.testbed import Floating
 
 NO_TLS = (
@@ -47,7 +47,7 @@ def draw(cloud: Cloud, lab: Lab, choice: Choice, inventory: Inventory, now_s: fl
         "floating_ips": len(floating),
     }
     left = quota_left(cloud)
-    quota = {name: Quota(count, left.get(name)) for name, count in need.items() if count}
+    quota = {name: ProviderQuota(count, left.get(name)) for name, count in need.items() if count}
     hours = max(0.0, lab.expires_at_s - now_s) / 3600
     return AcquirePlan(tuple(create), quota, round(len(missing) * hours, 2), _notes(cloud, lab, choice))
 

@@ -17,7 +17,7 @@ from labctl.testbeds.providers.openstack.ground import Ground, Rule
 from labctl.testbeds.providers.openstack.kinds import Thing
 from labctl.testbeds.providers.openstack.machines import fault, fixed_address, request
 from labctl.testbeds.providers.openstack.userdata import user_data
-from labctl.testbeds.providers.provider import AcquirePlan, ProviderError, Quota
+from labctl.testbeds.providers.provider import AcquirePlan, ProviderError, ProviderQuota
 from labctl.testbeds.testbed import (
     ExistingNetwork,
     FlavorSize,
@@ -215,5 +215,11 @@ def test_a_question_is_not_repeated_for_ever() -> None:
 
 
 def test_a_shortage_is_named_and_no_limit_is_none() -> None:
-    plan = AcquirePlan(quota={"cores": Quota(4, 3), "ports": Quota(4, None), "instances": Quota(2, 2)})
+    plan = AcquirePlan(
+        quota={
+            "cores": ProviderQuota(4, 3),
+            "ports": ProviderQuota(4, None),
+            "instances": ProviderQuota(2, 2),
+        }
+    )
     assert plan.shortages == ("cores: 4 needed, 3 left",)
