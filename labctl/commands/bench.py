@@ -15,7 +15,7 @@ from labctl.output import Output
 app = typer.Typer(invoke_without_command=True)
 
 
-class OtherKind(StrEnum):
+class PeerKind(StrEnum):
     MOSQUITTO = "mosquitto"
 
 
@@ -36,7 +36,7 @@ def chain(  # noqa: PLR0913, PLR0917 - each option is one knob of the measuremen
     rounds: Annotated[
         int, typer.Option(min=1, help="Of which the median counts; disturbed ones are taken again.")
     ] = 5,
-    peer: Annotated[OtherKind | None, typer.Option(help="Also measure bridged brokers of this kind.")] = None,
+    peer: Annotated[PeerKind | None, typer.Option(help="Also measure bridged brokers of this kind.")] = None,
     json: Json = False,
 ) -> None:
     """Measure events per second and round trip through a chain of brokers.
