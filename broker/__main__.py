@@ -1,4 +1,4 @@
-"""`python -m broker --config node.toml`: one broker process.
+"""`python -m broker --config node.toml [--data DIR]`: one broker process.
 
 Exit codes: 0 stopped as asked; 2 the configuration (of this broker or of the overlay) is wrong; 4 the
 machine or the overlay does not let it run.
@@ -17,6 +17,7 @@ from pathlib import Path
 import uvloop
 
 from broker.config import ConfigError, NodeConfig, parse
+from broker.journal.failures import FolderRefused
 from broker.node.garbage import collect_rarely
 from broker.node.log import JsonLog
 from broker.protocol.events import FATAL
@@ -28,10 +29,16 @@ STDOUT, STDERR = 1, 2
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m broker", description="One broker of an overlay.")
     parser.add_argument("--config", required=True, type=Path, metavar="FILE", help="its settings, as TOML")
+    parser.add_argument(
+        "--data",
+        default="",
+        metavar="DIR",
+        help="its data folder; durable = fsync, unless FILE says otherwise",
+    )
     options = parser.parse_args(arguments)
     _fill_standard_files()
     try:
-        config = parse(_read(options.config), options.config.name)
+        config = parse(_read(options.config), options.config.name, options.data)
     except ConfigError as error:
         _tell(str(error))
         return 2
@@ -42,7 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _serve(config: NodeConfig) -> int:
     log = JsonLog(STDOUT, config.id, config.log_bytes_max)
-    server = Server(config, log)
+    try:
+        server = Server(config, log)
+    except FolderRefused as error:
+        _tell(str(error))
+        return 2
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)

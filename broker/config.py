@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,7 @@ from broker.protocol.filters import Overlap
 from broker.protocol.limits import Limits, publication_bytes_max
 from broker.protocol.wire import MESSAGE_BYTES_MAX
 
+Durable = Literal["none", "os", "fsync"]
 DELAY_KEYS = Delay.__struct_fields__
 ID_LENGTH_MAX = 200
 INTEGER_MAX = 1 << 40
@@ -56,18 +57,31 @@ class NodeConfig(Struct, frozen=True):
     clients: Delay = Delay()
     """Emulated delay from this broker to each of its clients."""
     limits: Limits = Limits()
+    data: str = ""
+    """The folder of its write-ahead log, with `durable`."""
+    durable: Durable = "none"
+    """What a crash does not undo: of this process (`os`), of the machine as well (`fsync`)."""
+    redo_ms_max: int = 500
+    """What a crash leaves to be done again should take no longer: a snapshot is due."""
+    overlay: str = ""
+    """Whose broker it is: a data folder is not taken over by another overlay."""
     history: str = ""
     """A file that gets a line of JSON for whatever happens to transactions; empty: none is kept."""
     history_detail: Detail = "all"
+    control: str = ""
+    """A file that says which links are cut or slow at present, for experiments with faults; empty: none is."""
 
 
-def parse(text: str, source: str) -> NodeConfig:
+def parse(text: str, source: str, data: str = "") -> NodeConfig:
+    """`data`: the data folder, whatever the text says of it; who names one means to be durable."""
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also for a number of thousands of digits
         raise ConfigError(f"{source} is not TOML: {error}") from None
     _check_keys(table, NodeConfig.__struct_fields__, source)
     given = dict(table)
+    if data:
+        given = {"durable": "fsync", **given, "data": data}
     given["neighbours"] = _neighbours(given.get("neighbours", []), source)
     given["clients"] = _section(given.get("clients", {}), Delay, f"{source}, [clients]")
     given["limits"] = _section(given.get("limits", {}), Limits, f"{source}, [limits]")
@@ -92,9 +106,15 @@ def _check(config: NodeConfig, source: str) -> None:
         _check_id(neighbour.id, source)
         if neighbour.address and not _check_address(neighbour.address, source):
             raise ConfigError(f"{source}: the address {neighbour.address} of {neighbour.id} has no port")
-    for name in ("grace_ms", "silence_ms", "patience_ms", "queue_bytes_max", "log_bytes_max"):
+    for name in ("grace_ms", "silence_ms", "patience_ms", "queue_bytes_max", "log_bytes_max", "redo_ms_max"):
         _check_integer(name, getattr(config, name), source)
     _check_limits(config.limits, f"{source}, [limits]")
+    if config.durable != "none" and not config.data:
+        raise ConfigError(f'{source}: durable = {config.durable!r} needs a folder: data = "DIR"')
+    if config.durable != "none" and config.history and config.history_detail == "all":
+        raise ConfigError(
+            f"{source}: a history of all is kept by a broker that is not durable; lower history_detail"
+        )
 
 
 def _check_limits(limits: Limits, where: str) -> None:

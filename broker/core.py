@@ -1,8 +1,8 @@
 """The broker as a pure state machine: a message goes in, what must be done comes out.
 
 `handle(now, source, message) -> Ready`. The caller owns sockets, clock and disk, and lets effects out in the
-order of `broker.gate`: entries durable, then sends, then what was handled is reported as processed. The same
-core runs in `broker.serving` and under simulation. For many regular publications at once there is `decide`,
+order of `broker.gate`: what was given is durable, then sends leave, then it is reported as processed. Without clock
+and chance, the core is what it was given: a journal of that brings it back (`broker.gate.recovery`). The same core runs in `broker.serving` and under simulation. For many regular publications at once there is `decide`,
 by which the server forwards bytes; `publish` carries the same decision out with messages.
 
 `ProtocolError` means that the source broke the protocol and must be cut off; the state is untouched.
@@ -10,8 +10,8 @@ by which the server forwards bytes; `publish` carries the same decision out with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
 
 from broker.protocol.filters import Overlap
 from broker.protocol.hops import Hop, broker_hop, is_client, name_of
@@ -27,9 +27,13 @@ from broker.routing.state import BrokerState
 from broker.routing.tables import Routing
 
 Input = AnyMessage | ClientInput
+CLIENT_INPUTS: Mapping[str, type[ClientInput]] = {kind.__name__: kind for kind in get_args(ClientInput)}
+"""What is told of clients besides their messages, by name."""
 
 
 class Broker:
+    inputs: Mapping[str, type[Any]] = CLIENT_INPUTS
+
     def __init__(
         self,
         broker: str,

@@ -15,28 +15,25 @@ Messages stand there as they are encoded on the wire, one behind the other, in b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from broker.core import Broker, Input
+from broker.core import CLIENT_INPUTS, Broker, Input
 from broker.protocol import wire
 from broker.protocol.filters import Overlap
 from broker.protocol.hops import Hop
 from broker.protocol.limits import Limits
 from broker.protocol.messages import Publish
 from broker.protocol.wire import PROTOCOL_VERSION, AnyMessage
-from broker.routing.joining import ClientInput
 from broker.routing.ready import Ready
 
 VERSION = 1
 """Of these lines. Another one is not replayed."""
 
 Act = Literal["start", "expire", "handle", "decide"]
-
-CLIENT_INPUTS: Mapping[str, type[ClientInput]] = {kind.__name__: kind for kind in get_args(ClientInput)}
 
 
 class Made(Struct, frozen=True):

@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     add("--patience-s", type=_amount, default=defaults.patience_s, metavar="S")
     add("--ready-s", type=_amount, default=defaults.ready_s, metavar="S", help="how long others are awaited")
     add("--timeout-s", type=_amount, default=10.0, metavar="S", help="of every request and commit")
+    add("--connect-s", type=_amount, default=2.0, metavar="S", help="how long the broker is sought at first")
     add("--history", metavar="FILE", help="gets one JSON object for whatever happens")
     add("--history-detail", default="all", choices=get_args(Detail))
     add("--log", metavar="FILE", help="gets connections and vitals")
@@ -73,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
         help="in which events are counted",
     )
     add("--rates", default="", metavar="FILE", help="gets what was counted")
+    add("--returns", action="store_true", help="of a member that was killed after the beginning")
     add("--controlled", action="store_true", help="go on at a line `go` on stdin; see client.scenarios.cues")
     return found
 
@@ -134,6 +136,7 @@ async def _connected(role: Role, given: argparse.Namespace) -> None:
         on_delivery=role.deliver,
         on_tcm=role.on_tcm,
         timeout_s=given.timeout_s,
+        connect_s=given.connect_s,
         history=given.history,
         history_detail=given.history_detail,
         log_file=given.log,

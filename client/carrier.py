@@ -33,8 +33,6 @@ from client.settings import Settings
 
 DIAL_S_FIRST = 0.02
 DIAL_S_MAX = 1.0
-DIAL_S_PATIENCE = 2.0
-"""How long a first connection is tried: an overlay may be just coming up."""
 LEAVE_S_MAX = 5.0
 """How long a client that leaves waits for the broker to take what it has sent."""
 
@@ -167,7 +165,7 @@ class Carrier:
         while not self._is_over:
             self._was_up = False
             reason = await carry(self.channel, self, self._host, self._port)
-            patience_s = self._settings.reconnect_s if self.broker else DIAL_S_PATIENCE
+            patience_s = self._settings.reconnect_s if self.broker else self._settings.connect_s
             if self._was_up:
                 lost_at = self._loop.time()
             elif self._loop.time() - lost_at > patience_s:

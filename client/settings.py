@@ -15,6 +15,8 @@ class Settings(Struct, frozen=True):
 
     timeout_s: float = 10.0
     """Of every request."""
+    connect_s: float = 2.0
+    """How long a first connection is tried: an overlay may be just coming up."""
     reconnect_s: float = 30.0
     """How long a lost connection is sought again."""
     silence_s: float = 15.0

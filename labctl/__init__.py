@@ -16,6 +16,7 @@
     host/           what runs on hosts
     overlay/        brokers on this machine
     experiment/     from the file of an experiment to what each client is told
+    faults/         faults that happen while an experiment is measured
     results/        the folder of a result
     run/            one repetition
     conduct/        a whole run

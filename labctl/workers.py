@@ -15,7 +15,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import uvloop
@@ -93,7 +93,9 @@ def workers(module: str, *roles: tuple[str, dict[str, Any]]) -> Iterator[list[Wo
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str], **streams: int) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, **streams: int
+) -> Iterator[subprocess.Popen[bytes]]:
     """A program that a benchmark needs, for the length of a block; it ends with us even if we are killed.
 
     `labctl.host.launcher` starts what is meant to outlive us.
@@ -101,6 +103,7 @@ def running(command: Sequence[str], **streams: int) -> Iterator[subprocess.Popen
     process = subprocess.Popen(
         command,
         **streams,  # type: ignore[call-overload]
+        env=environment,
         preexec_fn=end_with_parent,  # noqa: PLW1509 - nothing here runs in threads
     )
     try:

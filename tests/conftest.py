@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,10 +36,11 @@ def require() -> Callable[[str], str]:
 
 
 def find_program(program: str) -> str:
-    path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+    beside_python = shutil.which(str(Path(sys.executable).with_name(program)))
+    path = beside_python or shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
     if path is not None:
         return path
-    reason = f"{program} is not installed; tests/system-packages.sh installs it or says how"
+    reason = f"{program} is not installed; make installs it, or tests/system-packages.sh says how"
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

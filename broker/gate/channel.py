@@ -7,7 +7,7 @@ reported to the peer: at once when much has, within `REPORT_S` otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from msgspec import Raw
@@ -15,7 +15,7 @@ from msgspec import Raw
 from broker.gate.clock import Clock, Timer
 from broker.gate.cutter import apart, parts
 from broker.protocol import wire
-from broker.protocol.link import Link
+from broker.protocol.link import Link, LinkState
 from broker.protocol.messages import Ping
 from broker.protocol.vocabulary import Message
 from broker.protocol.wire import MESSAGE_BYTES_MAX
@@ -46,6 +46,8 @@ class Delayed(Protocol):
     def __len__(self) -> int: ...
 
     def push(self, item: bytes | Raw, /) -> None: ...
+
+    def waiting(self) -> Iterable[bytes | Raw]: ...
 
     def flush_now(self) -> None: ...
 
@@ -115,6 +117,17 @@ class Channel:
             self.link.push(joined, count)
         elif (frame := self.link.pass_on(joined, count)) is not None:
             stream.write(frame)
+
+    def state(self) -> LinkState:
+        """Of the link, with what is on its emulated way; to be asked when the outbox is empty."""
+        waiting = () if self._delayed is None else self._delayed.waiting()
+        return self.link.state((bytes(piece), 1) for piece in waiting)
+
+    def flush_now(self) -> None:
+        """Whatever was sent is on the link, without an emulated delay."""
+        self.flush()
+        if self._delayed is not None:
+            self._delayed.flush_now()
 
     @property
     def queue_bytes(self) -> int:

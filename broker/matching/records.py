@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import takewhile
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -61,6 +61,9 @@ class Home(Struct, gc=False, eq=False):
     holes: Few | Holes | None = None
     first_hole: Stamp | None = None
     """No hole is older: for what is older still, any hole around an event decides."""
+
+    def __reduce__(self) -> Any:
+        return "NOWHERE" if self is NOWHERE else super().__reduce__()
 
 
 NOWHERE = Home("", "", (), Few())

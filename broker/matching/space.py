@@ -59,10 +59,19 @@ class Space:
         for positive, filter_ in parts:
             self.change(positive, filter_)
 
+    def __reduce__(self) -> tuple[Callable[..., Space], tuple[Sequence[tuple[bool, Filter]]]]:
+        return _space_of, (self.parts(),)
+
     def _choose_test(self) -> None:
         # Most clients advertise one thing: then its test is the answer.
         kept = self._parts
         self.contains = kept[0][2] if len(kept) == 1 and kept[0][1] else partial(_decide, kept)
+
+
+def _space_of(parts: Iterable[tuple[bool, Filter]]) -> Space:
+    space = Space()
+    space.renew(parts)
+    return space
 
 
 def _decide(parts: Iterable[Part], event: Event) -> bool:

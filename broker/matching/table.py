@@ -184,6 +184,10 @@ class LookupPlans(dict[Names, LookupPlan]):
         self._shapes = shapes
         self._groups = groups
 
+    def __reduce__(self) -> tuple[type[LookupPlans], tuple[object, object]]:
+        """A copy makes its own plans."""
+        return LookupPlans, (self._shapes, self._groups)
+
     def __missing__(self, names: Names) -> LookupPlan:
         if len(self) >= PLANS_MAX:
             self.clear()

@@ -32,21 +32,34 @@ class HistoryFile:
     """Appends to a file of its own."""
 
     def __init__(
-        self, path: str | os.PathLike[str], node: str, role: str, incarnation: int, detail: Detail
+        self,
+        path: str | os.PathLike[str],
+        node: str,
+        role: str,
+        incarnation: int,
+        detail: Detail,
+        goes_on: bool = False,
     ) -> None:
-        """In the running loop. Raises `OSError` if there can be no such file."""
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        """In the running loop. A process that goes on where it was goes on with its lines.
+
+        Raises `OSError` if there can be no such file.
+        """
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._loop = asyncio.get_running_loop()
         self._node = node
         self.detail = detail
         self.has_messages = detail == "all"
-        self._number = 0
+        self.number = _whole_lines(self._fd) if goes_on else 0
+        """Of the newest line."""
+        self.passed_over = 0
+        """So many lines will be told that are there."""
         self._lines: list[bytes] = []
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._lost = 0
         self._is_open = True
-        self.note(FIRST, {"role": role, "incarnation": incarnation, "detail": detail})
+        if not self.number:
+            self.note(FIRST, {"role": role, "incarnation": incarnation, "detail": detail})
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
         if is_kept(self.detail, name, fields):
@@ -56,10 +69,13 @@ class HistoryFile:
         """At whatever level of detail; a struct is written faster than a mapping."""
         if not self._is_open:
             return
-        self._number += 1
+        if self.passed_over:
+            self.passed_over -= 1
+            return
+        self.number += 1
         line = {
             "node": self._node,
-            "number": self._number,
+            "number": self.number,
             "time": time.monotonic(),
             "name": name,
             "fields": fields,
@@ -106,3 +122,15 @@ class HistoryFile:
             self._is_open = False
             self.flush()
             os.close(self._fd)
+
+
+def _whole_lines(fd: int) -> int:
+    """How many the file has; the end of one that was not finished is cut off."""
+    count = end = offset = 0
+    while part := os.pread(fd, FLUSH_BYTES, offset):
+        count += part.count(b"\n")
+        if (last := part.rfind(b"\n")) >= 0:
+            end = offset + last + 1
+        offset += len(part)
+    os.ftruncate(fd, end)
+    return count

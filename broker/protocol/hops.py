@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
 from broker.protocol.wire import AnyMessage
+
+T = TypeVar("T")
 
 Hop = str
 """A neighbour broker ("broker:b2") or a client of this broker ("client:E")."""
@@ -23,3 +29,12 @@ def is_client(hop: Hop) -> bool:
 
 def name_of(hop: Hop) -> str:
     return hop[7:]  # as many letters in both
+
+
+def for_client(handler: Callable[[Hop, Any], T]) -> Callable[[str, Any], T]:
+    """A handler that takes hops, for what comes from a client by its name."""
+    return partial(_handle_for_client, handler)
+
+
+def _handle_for_client(handler: Callable[[Hop, Any], T], client: str, message: Any) -> T:
+    return handler(client_hop(client), message)

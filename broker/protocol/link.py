@@ -9,6 +9,9 @@ owner of the link decides what to do about it. Nothing here knows sockets or del
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+
+from msgspec import Struct
 
 from broker.protocol import wire
 from broker.protocol.wire import BODY_BYTES_TARGET, WireError
@@ -22,6 +25,18 @@ REPORTS = 4
 
 _Sent = tuple[int, int, bytes]
 """Number of the first message, number of the last, the messages."""
+
+
+class LinkState(Struct, frozen=True):
+    """What a link must remember to go on after its process has ended."""
+
+    processed: int
+    processed_bytes: int
+    sent_processed: int
+    sent_bytes: int
+    """Without what the peer has not processed: that is sent again."""
+    kept: tuple[tuple[bytes, int], ...]
+    """What the peer has not processed."""
 
 
 class Link:
@@ -45,6 +60,8 @@ class Link:
         self.sent_bytes = self.processed_bytes = 0
         """Of all encoded messages so far, without frames: what a message costs."""
         self._reported_bytes = 0
+        self.is_restored = False
+        """How much of what it keeps had been sent, only the peer knows; it says so when the link is resumed."""
 
     @property
     def unprocessed_bytes(self) -> int:
@@ -135,9 +152,55 @@ class Link:
 
     def resume(self, peer_processed: int) -> list[bytes]:
         """A new connection is up: what to write on it first. What was received and not processed is forgotten."""
+        if self.is_restored:
+            self.skip(peer_processed)
+            self.is_restored = False
         self.acknowledge(peer_processed)
         self.received = self.processed
         return [wire.frame(*_behind(sent, peer_processed), self.processed) for sent in self._sent]
+
+    def state(self, waiting: Iterable[tuple[bytes, int]] = ()) -> LinkState:
+        """`waiting`: what will be pushed, and is to be kept as well."""
+        kept = [_behind(sent, self.sent_processed)[:2] for sent in self._sent]
+        sent_bytes = self.sent_bytes - sum(len(messages) for messages, _ in kept)
+        return LinkState(
+            self.processed,
+            self.processed_bytes,
+            self.sent_processed,
+            sent_bytes,
+            (*kept, *self.pending, *waiting),
+        )
+
+    def restore(self, state: LinkState) -> None:
+        self.is_restored = True
+        self.processed = self.received = state.processed
+        self.processed_bytes = self._reported_bytes = state.processed_bytes
+        self.sent = self.sent_processed = state.sent_processed
+        self.sent_bytes = state.sent_bytes
+        for messages, count in state.kept:
+            self.push(messages, count)
+
+    def skip(self, processed: int) -> None:
+        """The peer has processed so much of what a restored link keeps."""
+        if not self.sent_processed <= processed <= self.taken:
+            raise WireError(
+                f"{processed} messages cannot have been processed: {self.taken} were sent as far as is known,"
+                f" {self.sent_processed} already acknowledged"
+            )
+        while self.sent < processed:
+            messages, count = self.pending.popleft()
+            self.queue_bytes -= len(messages)
+            self._pending_bytes -= len(messages)
+            self._pending_messages -= count
+            self.sent += count
+            if self.sent > processed:
+                left, left_count, _ = _behind((self.sent - count + 1, self.sent, messages), processed)
+                self.pending.appendleft((left, left_count))
+                self.queue_bytes += len(left)
+                self._pending_bytes += len(left)
+                self._pending_messages += left_count
+                self.sent = processed
+        self.sent_processed = processed
 
     def _gather(self, messages: bytes, count: int) -> tuple[bytes, int]:
         """Small messages that wait one behind the other go into one frame."""

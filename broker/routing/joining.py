@@ -14,7 +14,7 @@ from msgspec import Struct
 from broker.protocol.events import BROKER_KNOWN, CLIENT_GONE, CLIENT_JOINED, CLIENT_REFUSED, FATAL
 from broker.protocol.hops import Hop, client_hop
 from broker.protocol.limits import LimitExceeded, check_client_id
-from broker.protocol.messages import Announce, Join, JoinAnswer, Joined, Leave
+from broker.protocol.messages import Announce, GoodbyeCode, Join, JoinAnswer, Joined, Leave
 from broker.routing.membership import OverlayMap, Presence, Wave, Waves
 from broker.routing.ready import Notice, ProtocolError, Ready
 from broker.routing.state import BrokerState, Guest
@@ -30,6 +30,7 @@ class ClientGone(Struct, frozen=True):
     """A client has said goodbye or stayed away too long: everything of it goes."""
 
     reason: str
+    code: GoodbyeCode = "leaving"
 
 
 class ClientAway(Struct, frozen=True):

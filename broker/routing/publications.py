@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from broker.matching.batch import BATCH_MIN, are_good
 from broker.protocol.filters import FilterError
-from broker.protocol.hops import Hop, client_hop, is_client, name_of
+from broker.protocol.hops import Hop, for_client, is_client, name_of
 from broker.protocol.limits import LimitExceeded, check_publication
 from broker.protocol.messages import Publish, Refused
 from broker.protocol.wire import brief
@@ -34,12 +34,8 @@ class Publications:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._routing = state.routing
-        self.from_client: dict[type, Callable[[str, Any], Ready]] = {
-            Publish: lambda client, message: self.spread(client_hop(client), (message,))
-        }
-        self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
-            Publish: lambda source, message: self.spread(source, (message,))
-        }
+        self.from_client: dict[type, Callable[[str, Any], Ready]] = {Publish: for_client(self._spread_one)}
+        self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {Publish: self._spread_one}
 
     def decide_one(self, source: Hop, message: Publish) -> tuple[Collection[Hop], str]:
         """About a publication that has come alone: where it goes, and why nowhere. The hot path at low load."""
@@ -69,6 +65,9 @@ class Publications:
         for message, hops in zip(messages, decision.hops, strict=True):
             ready.sends += [(hop, message) for hop in hops if hop != source]
         return ready
+
+    def _spread_one(self, source: Hop, message: Publish) -> Ready:
+        return self.spread(source, (message,))
 
     def _refused(self, client: str, messages: Sequence[Publish]) -> Mapping[int, str]:
         contains = self._state.joined_guest(client).space.contains

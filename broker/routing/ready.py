@@ -1,4 +1,4 @@
-"""What a handler of the core answers: what must be durable, what is to be sent, what is worth telling; pure."""
+"""What a handler of the core answers: what is to be sent, what is worth telling; pure."""
 
 from __future__ import annotations
 
@@ -26,11 +26,8 @@ class Ready(Struct):
 
     sends: Sends
     notices: list[Notice]
-    entries: tuple[bytes, ...] = ()
-    """For the journal: durable before a send leaves."""
 
     def __iadd__(self, other: Ready) -> Ready:
         self.sends += other.sends
         self.notices += other.notices
-        self.entries += other.entries
         return self

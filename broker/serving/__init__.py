@@ -7,7 +7,9 @@
     monitors.py     who asks a broker about itself
     reception.py    what is said outside a link: greetings, goodbyes
     sessions.py     the peers, and what becomes of them
+    durability.py   a broker that can be killed: its data folder, what it goes on from, its snapshots
+    impairment.py   links that are cut or slow on purpose
     recording.py    a core and links that write down what it takes to replay them
 
-May import: broker, broker.gate, broker.node, broker.protocol, broker.routing, broker.transport.
+May import: broker, broker.gate, broker.journal, broker.node, broker.protocol, broker.routing, broker.transport.
 """

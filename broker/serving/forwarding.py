@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from broker.core import Broker
-from broker.gate.gate import Append
-from broker.gate.transit import Owner, Transit
+from broker.gate.parties import Owner
+from broker.gate.transit import Transit
+from broker.journal.disk import reached
 from broker.node.history import HistoryFile
 from broker.protocol.events import MessageEvent
 from broker.protocol.hops import Hop
@@ -15,14 +16,16 @@ from broker.serving.peer import Peer
 
 
 class Forwarder(Transit[Peer]):
-    def __init__(
-        self, core: Broker, owner: Owner[Peer], queue_bytes_max: int, append: Append | None = None
-    ) -> None:
-        super().__init__(core, owner, asyncio.get_running_loop(), queue_bytes_max, append)
-        self._state = core.state
+    def __init__(self, core: Broker, owner: Owner[Peer], queue_bytes_max: int) -> None:
+        super().__init__(core, owner, asyncio.get_running_loop(), queue_bytes_max)
+        self.core = core
+
+    def leave(self, number: int) -> None:
+        reached("before-send")
+        super().leave(number)
 
     def keep_history(self, history: HistoryFile) -> None:
-        self._state.keeps_history = True
+        self.core.state.keeps_history = True
         if not history.has_messages:
             return
 
@@ -30,4 +33,4 @@ class Forwarder(Transit[Peer]):
             if type(message) in TRANSACTION_TYPES:
                 history.message(name, hop, number, message)
 
-        self.note = note
+        self.outgoing.note = note

@@ -6,6 +6,7 @@ A refusal is a `Goodbye` with a sentence that names the brokers concerned and wh
 from __future__ import annotations
 
 from broker.config import NodeConfig
+from broker.protocol.link import Link
 from broker.protocol.messages import Goodbye, Hello
 from broker.protocol.wire import PROTOCOL_VERSION, WireError
 
@@ -63,6 +64,25 @@ def lost_state(hello: Hello, broker: str, incarnation: int, known_incarnation: i
 
 def state_lost(broker: str) -> Goodbye:
     reason = f"Broker {broker} has restarted and lost its state; restart the whole overlay."
+    return Goodbye("state-lost", reason)
+
+
+def fallen_back(link: Link, received: int, me: str, other: str) -> str:
+    """Which of two neighbours goes on from an older state than the other knows; empty if neither does.
+
+    By how many of our messages the other says to have processed. So much is lost with a machine, or with a data folder
+    that was brought back from a copy.
+    """
+    if received > link.taken:
+        return me
+    return other if received < link.sent_processed else ""
+
+
+def is_older(broker: str, other: str) -> Goodbye:
+    reason = (
+        f"Broker {broker} has gone back to an older state than {other} knows, and its data folder is of no use any"
+        " more; restart the whole overlay."
+    )
     return Goodbye("state-lost", reason)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from broker.gate import peer
+from broker.gate.channel import Delaying
 from broker.gate.clock import Timer
 from broker.gate.peer import Kind, Release
 from broker.protocol.delay import Delay
@@ -13,12 +15,17 @@ from broker.protocol.hops import Hop
 from broker.transport.channel import delaying
 from broker.transport.stream import Stream
 
+Holding = Callable[[Delay, Hop], Delaying | None]
+"""What holds messages on a link of this delay."""
+
 
 class Peer(peer.Peer):
     stream: Stream | None
 
-    def __init__(self, hop: Hop, kind: Kind, delay: Delay, silence_s: float) -> None:
-        super().__init__(asyncio.get_running_loop(), hop, kind, silence_s, delaying(delay, hop))
+    def __init__(
+        self, hop: Hop, kind: Kind, delay: Delay, silence_s: float, holding: Holding = delaying
+    ) -> None:
+        super().__init__(asyncio.get_running_loop(), hop, kind, silence_s, holding(delay, hop))
         self.grace_timer: Timer | None = None
         """Until a client that is away is gone."""
 

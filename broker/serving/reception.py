@@ -83,12 +83,21 @@ class Reception:
         peer = self._sessions.peers[broker_hop(hello.name)]
         me = self._config.id
         loser = greeting.lost_state(hello, me, self._incarnation, peer.incarnation)
-        if not loser:
+        if loser:
+            self._end_loser(stream, loser, greeting.state_lost(loser))
+        elif loser := greeting.fallen_back(peer.link, hello.received, me, hello.name):
+            self._end_older(stream, loser, hello.name)
+        else:
             self._sessions.welcome(peer, stream, hello.incarnation, hello.received)
-            return
-        goodbye = greeting.state_lost(loser)
-        if loser == me:
-            # It has lost nothing, and need not end because we do.
+
+    def _end_older(self, stream: Stream, loser: str, other: str) -> None:
+        me = self._config.id
+        self._end_loser(stream, loser, greeting.is_older(loser, other if loser == me else me))
+
+    def _end_loser(self, stream: Stream, loser: str, goodbye: Goodbye) -> None:
+        """One of two neighbours has lost something that the other knows."""
+        if loser == self._config.id:
+            # The other has lost nothing, and need not end because we do.
             self._stop(4, goodbye.reason)
             goodbye = Goodbye("stopping", goodbye.reason)
         self._sessions.refuse(stream, goodbye)
@@ -113,6 +122,10 @@ class Reception:
             raise WireError("a welcome that was not asked for")
         if peer.incarnation not in (0, welcome.incarnation):
             self._sessions.refuse(stream, greeting.state_lost(welcome.broker))
+            return
+        loser = greeting.fallen_back(peer.link, welcome.received, self._config.id, peer.name)
+        if loser:
+            self._end_older(stream, loser, peer.name)
             return
         self._sessions.welcomed(peer, stream, welcome.incarnation, welcome.received)
 

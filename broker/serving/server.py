@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,8 @@ from msgspec import Struct
 from broker import status
 from broker.config import NodeConfig
 from broker.core import Broker
+from broker.gate.recovery import state_of
+from broker.journal.failures import FolderRefused, JournalFailed
 from broker.node.history import HistoryFile
 from broker.node.log import JsonLog
 from broker.node.vitals import Vitals
@@ -28,7 +30,9 @@ from broker.protocol.hops import broker_hop, client_hop
 from broker.protocol.messages import Goodbye
 from broker.protocol.wire import WireError
 from broker.routing.ready import Notice
+from broker.serving.durability import Durability, Saved
 from broker.serving.forwarding import Forwarder
+from broker.serving.impairment import Impairment
 from broker.serving.monitors import Monitors
 from broker.serving.peer import Peer
 from broker.serving.reception import Reception
@@ -50,16 +54,30 @@ class Server:
         self._config = config
         self._log = log
         self._loop = asyncio.get_running_loop()
-        self._incarnation = time.time_ns()
+        self._durability = None if config.durable == "none" else Durability(config, config.durable, log)
+        """Raises `FolderRefused`."""
+        saved = None if self._durability is None else self._durability.saved
+        self._incarnation = time.time_ns() if self._durability is None else self._durability.incarnation
         is_recorded = bool(config.history) and config.history_detail == "all"
         self._recording = RecordingFile(self._record) if is_recorded else None
-        self.core = self._made_core()
+        self.core = self._made_core() if saved is None else saved.core
         self._forwarder = Forwarder(self.core, self, config.queue_bytes_max)
-        self._sessions = Sessions(config, self._incarnation, self._forwarder, log, self._recording)
+        departed = None if saved is None else saved.departed
+        self._impairment = Impairment(config.control, log)
+        self._sessions = Sessions(
+            config,
+            self._incarnation,
+            self._forwarder,
+            log,
+            self._recording,
+            departed,
+            self._impairment.delaying,
+        )
         self._reception = Reception(
             config, self._incarnation, self._sessions, Monitors(self._describe), log, self.stop
         )
         self._history: HistoryFile | None = None
+        self._is_recovering = False
         self._streams: set[Stream] = set()
         self._stopped: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         self._vitals = Vitals(log.emit)
@@ -85,9 +103,13 @@ class Server:
         except OSError as error:
             return 4, f"Broker {self._config.id} cannot listen on {self._config.listen}: {error.strerror}."
         self.address = "{}:{}".format(*listener.sockets[0].getsockname()[:2])
-        self._forwarder.perform(self.core.start())
-        self._forwarder.flush()
+        try:
+            self._begin()
+        except FolderRefused as error:
+            listener.close()
+            return 2, str(error)
         self._vitals.start()
+        self._impairment.begin(self._streams)
         self._log.log("ready", broker=self._config.id, address=self.address, pid=os.getpid())
         tasks = [
             asyncio.create_task(self._dial(n.id, n.address)) for n in self._config.neighbours if n.address
@@ -97,22 +119,45 @@ class Server:
             return await self._stopped
         finally:
             listener.close()
+            self._impairment.end()
             await self._say_goodbye()
             for task in tasks:
                 task.cancel()
             self._vitals.stop()
             self._forwarder.close()
+            if self._durability is not None:
+                self._durability.close(None if self._forwarder.gate else self._saved())
             if self._recording is not None:
                 self._recording.end()
             if self._history is not None:
                 self._history.close()
 
+    def _begin(self) -> None:
+        """As somebody new, or where the journal ends."""
+        durability = self._durability
+        if durability is None:
+            self._forwarder.perform(self.core.start())
+            self._forwarder.flush()
+            return
+        self._is_recovering = True
+        count = durability.recover(self._forwarder, self._sessions)
+        self._is_recovering = False
+        self._forwarder.keep_journal(durability.folder, self)
+        if not count and durability.saved is None:
+            self._forwarder.begin(durability.first_entry(self._forwarder.time()), self.core.start())
+        else:
+            self._sessions.wait_for_all()
+
     def _start_history(self) -> None:
-        config = self._config
+        config, durability = self._config, self._durability
         if config.history:
+            goes_on = durability is not None
             self._history = HistoryFile(
-                config.history, config.id, "broker", self._incarnation, config.history_detail
+                config.history, config.id, "broker", self._incarnation, config.history_detail, goes_on
             )
+            if durability is not None:
+                before = 1 if durability.saved is None else durability.saved.lines
+                self._history.passed_over = max(0, self._history.number - before)
             self._forwarder.keep_history(self._history)
             if self._recording is not None:
                 self._recording.begin(self.core)
@@ -125,6 +170,29 @@ class Server:
         if self._history is not None:
             self._history.note(name, fields)
 
+    # The journal
+
+    def sync_soon(self, sync: Callable[[], None]) -> None:
+        self._loop.call_soon(sync)
+
+    def journal_failed(self, error: JournalFailed) -> None:
+        self.stop(4, f"Broker {self._config.id} ends: {error}")
+
+    def rested(self) -> None:
+        if self._durability is not None and self._durability.is_snapshot_due:
+            try:
+                self._durability.begin_snapshot(self._saved())
+            except JournalFailed as error:
+                self.journal_failed(error)
+
+    def _saved(self) -> Saved:
+        lines = 0
+        if self._history is not None:
+            self._history.flush()
+            lines = self._history.number
+        forwarder = self._forwarder
+        return Saved(self.core, state_of(forwarder), forwarder.time(), lines, self._sessions.departed)
+
     def stop(self, exit_code: int = 0, reason: str = "") -> None:
         if not self._stopped.done():
             self._stopped.set_result((exit_code, reason))
@@ -135,6 +203,7 @@ class Server:
         host, port = parse_address(where)
         backoff = Backoff(peer, DIAL_S_FIRST, DIAL_S_MAX)
         while not self._stopped.done():
+            await self._impairment.passable(peer.hop)
             await carry(peer, self, host, port)
             await backoff.pause()
 
@@ -142,6 +211,7 @@ class Server:
         """Flush what can be flushed within the bound, and tell everybody."""
         deadline = self._loop.time() + FLUSH_S_MAX
         peers = self._sessions.peers
+        self._forwarder.sync()
         self._forwarder.flush()
         while any(peer.stream and peer.is_busy for peer in peers.values()):
             await asyncio.sleep(0.01)
@@ -153,6 +223,7 @@ class Server:
             stream.close(Goodbye("stopping", reason or f"Broker {self._config.id} is stopping."))
         if streams:
             await asyncio.wait([stream.closed for stream in streams], timeout=0.5)
+        self._forwarder.sync()
         self._forwarder.flush()  # what the last goodbyes have led to
         for peer in peers.values():
             peer.close()
@@ -163,7 +234,7 @@ class Server:
     def stream_opened(self, stream: Stream) -> None:
         self._streams.add(stream)
         if isinstance(stream.context, Peer):
-            self._forwarder.gate.submit((), self._say_hello, stream, stream.context)
+            self._forwarder.gate.submit(self._say_hello, stream, stream.context)
         else:
             stream.body_bytes_max = GREETING_BYTES_MAX
             stream.limit(HANDSHAKE_S_MAX, partial(self._check_handshake, stream))
@@ -180,7 +251,7 @@ class Server:
             raise WireError("a message before the greeting")
         else:
             for message in messages:
-                if stream.is_open:
+                if stream.is_open and not self._impairment.keeps_out(stream, message):
                     self._reception.take(stream, message)
 
     def turn_ended(self, stream: Stream) -> None:
@@ -208,7 +279,8 @@ class Server:
         self._note(notice.name, notice.fields)
         if notice.name not in LOGGED:
             return  # too much for people
-        self._log.log(notice.name, **notice.fields)
+        if not self._is_recovering:
+            self._log.log(notice.name, **notice.fields)
         if notice.name == FATAL:
             self.stop(notice.fields["exit_code"], notice.fields["reason"])
         elif notice.name == CLIENT_REFUSED:
@@ -237,4 +309,5 @@ class Server:
             "vitals": self._vitals.latest,
             "links": [peer.status() for peer in self._sessions.peers.values()],
             "departed": self._sessions.departed.as_list(),
+            "journal": None if self._durability is None else self._durability.describe(),
         }

@@ -66,6 +66,9 @@ class DelayedSender(Generic[T]):
         elif len(self._waiting) == 1:
             self._timer.set(due - self._lead_s)
 
+    def waiting(self) -> list[T]:
+        return [item for _, item in self._waiting]
+
     def flush_now(self) -> None:
         """Releases everything at once, for a sender that is about to stop."""
         self._release_until(float("inf"))

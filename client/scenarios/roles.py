@@ -103,7 +103,7 @@ class Member(Role):
         while not self._orders["go"].done():
             if stage.clock() > deadline:
                 raise ScenarioError(f"{cast.coordinator} has not begun within {self.options.ready_s:g} s")
-            await self._say_ready("ready")
+            await self._say_ready("back" if self.options.returns else "ready")
             await stage.sleep(READY_S)
         if await self._orders["stop"] == "finished":
             session.note(FINISHED)
@@ -210,6 +210,9 @@ class Coordinator(Role):
         space = event["space"]
         if space == "ready":
             what = str(event["what"])
+            if what == "back":
+                self.do(self.say("order", str(event["sender"]), what="go", state="started"))
+                return
             self._said[what].add(str(event["sender"]))
             if self._said[what] >= {*self.cast.members}:
                 resolve(self._news[what])

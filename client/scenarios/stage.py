@@ -88,6 +88,8 @@ class Options(Load, frozen=True):
     """Disruption: the scenario of its transactions."""
     rates: str = ""
     """Disruption: file for what was counted."""
+    returns: bool = False
+    """A member that was killed and is there again: the others have begun long ago."""
 
 
 class ScenarioError(Exception):

@@ -96,7 +96,7 @@ def _round(
     report("brokers")
     for ends, module in (("brokers", BARE), ("library", ENDS)):
         rates[ends] = broker_rate(plan, module, addresses)
-        trips[ends] = _broker_trips(plan, module, addresses)
+        trips[ends] = broker_trips(plan, module, addresses)
     if peer is not None:
         report(f"{plan.peer}")
         rates["peer"] = peer(plan.events, plan.payload_bytes)
@@ -182,7 +182,7 @@ def broker_rate(plan: ChainSettings, module: str, addresses: list[str]) -> float
         return _measure_rate(publisher, subscriber)
 
 
-def _broker_trips(plan: ChainSettings, module: str, addresses: list[str]) -> dict[str, Any]:
+def broker_trips(plan: ChainSettings, module: str, addresses: list[str]) -> dict[str, Any]:
     common = {"round_trips": plan.round_trips, "payload_bytes": plan.payload_bytes}
     with workers(module, ("echo", {"address": addresses[-1], **common})) as (echo,):
         echo.wait_ready()

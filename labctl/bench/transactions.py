@@ -20,6 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from broker.protocol import wire
+from broker.protocol.hops import is_client
 from broker.protocol.vocabulary import PROTOCOLS, S_TX
 from client.core.transactions import Frame, Tcm
 from labctl.bench import chain
@@ -79,6 +80,8 @@ class Way(Struct, frozen=True):
     """Those that follow one another until the coordinator knows: one for each link crossing."""
     messages: int
     """All of them."""
+    into_brokers: int
+    """Of the crossings, those that end at a broker."""
 
 
 def run(
@@ -150,14 +153,17 @@ def measure(
     transactions: int,
     salt: str,
     history: Mapping[str, str] | None = None,
+    in_flight: int = 1,
 ) -> dict[str, Any]:
-    """Carry out so many, one after the other. `history`: the folder and the detail of what clients keep."""
+    """Carry out so many, one after the other or some at a time. `history`: the folder and the detail of what
+    clients keep."""
     keeps = history or {}
     participants = [
         ("participant", {"address": addresses[HOMES[client]], "client": client, **keeps})
         for client in ("D", "A")
     ]
     engine_does = {"address": addresses["b1"], "protocol": protocol, "transactions": transactions, **keeps}
+    engine_does["in_flight"] = in_flight
     with workers(ROLES, *participants) as members:
         for member in members:
             member.wait_ready()
@@ -212,10 +218,13 @@ def way(protocol: str) -> Way:
 
     world.complete(once())
     crossings = round((ended[0] - began) / LINK_S)
-    return Way(_backwards(world.passages, began, crossings, clients[0].hop), world.messages - messages)
+    frames, into_brokers = _backwards(world.passages, began, crossings, clients[0].hop)
+    return Way(frames, world.messages - messages, into_brokers)
 
 
-def _backwards(passages: Sequence[Passage], began: float, crossings: int, node: str) -> list[EncodedFrame]:
+def _backwards(
+    passages: Sequence[Passage], began: float, crossings: int, node: str
+) -> tuple[list[EncodedFrame], int]:
     """From what tells `node` that it is over back to what it began with: the largest of what could be waited for."""
     together: dict[tuple[int, str], dict[str, list[bytes]]] = {}
     for passage in passages:
@@ -223,8 +232,10 @@ def _backwards(passages: Sequence[Passage], began: float, crossings: int, node: 
         sources = together.setdefault(arrival, {})
         sources.setdefault(passage.source, []).append(wire.encode(passage.message))
     found: list[EncodedFrame] = []
+    into_brokers = 0
     for crossing in range(crossings, 0, -1):
         sources = together[crossing, node]
+        into_brokers += not is_client(node)
         node = max(sources, key=lambda source: len(b"".join(sources[source])))
         found.insert(0, (b"".join(sources[node]).hex(), len(sources[node])))
-    return found
+    return found, into_brokers

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from labctl.bench.chain import ChainResult
+from labctl.bench.durability import DurabilityResult
 from labctl.bench.history_cost import HistoryResult
 from labctl.bench.matching import MatchingResult
+from labctl.bench.peers import PeerResult
+from labctl.bench.recovery import RecoveryResult
 from labctl.bench.rounds import QUIET_SHARE
 from labctl.bench.transactions import TransactionResult
 
@@ -94,6 +97,111 @@ def transactions_table(results: Sequence[TransactionResult]) -> tuple[str, Seque
                 )
             )
     return title, columns, rows
+
+
+def durability_tables(result: DurabilityResult) -> Iterator[tuple[str, Sequence[str], Rows]]:
+    sync_us = result.transactions[0].fdatasync_us
+    columns = ["durable", "p50, alone", "tx/s, ten in flight", "of none", "durable steps", "syncs a step"]
+    for protocol in dict.fromkeys(row.protocol for row in result.transactions):
+        rows: Rows = [
+            (
+                row.durable,
+                f"{row.p50_us:,.0f} us",
+                f"{row.transactions_per_s:,.0f}",
+                f"{row.share:.2f}",
+                str(row.durable_steps),
+                "" if row.syncs_per_step is None else f"{row.syncs_per_step:.2f}",
+            )
+            for row in result.transactions
+            if row.protocol == protocol
+        ]
+        yield f"{protocol} on three brokers; an fdatasync takes {sync_us:,.0f} us", columns, rows
+    yield (
+        "Regular events through three brokers",
+        ["durable", "events/s", "of none", "round trip", "events a sync", "bare loop", "ratio"],
+        [
+            (
+                row.durable,
+                f"{row.events_per_s:,.0f}",
+                f"{row.share:.2f}",
+                f"{row.rtt_p50_us:,.0f} us",
+                "" if row.events_per_sync is None else f"{row.events_per_sync:,.0f}",
+                "" if row.limit_events_per_s is None else f"{row.limit_events_per_s:,.0f}",
+                "" if row.limit_share is None else f"{row.limit_share:.2f}",
+            )
+            for row in result.events
+        ],
+    )
+    if result.recovery is not None:
+        yield _recovery_table(result.recovery)
+    if result.peers:
+        yield peers_table(result.peers)
+
+
+def _recovery_table(result: RecoveryResult) -> tuple[str, Sequence[str], Rows]:
+    title = f"A broker is started again: {result.subscriptions:,} subscriptions, {result.transactions:,} open transactions"
+    return (
+        title,
+        ("", "s"),
+        [
+            ("it goes on after", f"{result.recovery_s:.2f}"),
+            ("its process is ready after", f"{result.start_s:.2f}"),
+            ("... with an empty folder", f"{result.bare_start_s:.2f}"),
+            ("reading the files alone", f"{result.read_s:.3f}"),
+            ("doing everything again, without a snapshot", f"{result.again_s:.2f}"),
+        ],
+    )
+
+
+def peers_table(results: Sequence[PeerResult]) -> tuple[str, Sequence[str], Rows]:
+    first = results[0]
+    flushes = "what is flushed, nobody counts here"
+    if first.flushes_per_fdatasync is not None:
+        flushes = (
+            f"the disk is flushed {first.flushes_per_fdatasync:.2f} times for it,"
+            f" and for others {first.flushes_at_rest_per_s:,.0f} times a second"
+        )
+    title = (
+        f"Regular publications to one broker, each acknowledged; an fdatasync takes {first.fdatasync_us:,.0f} us,"
+        f" {flushes}"
+    )
+    columns = (
+        "",
+        "in flight",
+        "acknowledged/s",
+        "p50",
+        "syncs each",
+        "flushes each",
+        "compared with",
+        "ratio",
+    )
+    return (
+        title,
+        columns,
+        [
+            (
+                result.name,
+                str(result.in_flight),
+                f"{result.acknowledged_per_s:,.0f}",
+                f"{result.p50_us:,.0f} us",
+                _each(result.syncs_per_publication),
+                _each(result.flushes_per_publication),
+                result.beside,
+                f"{result.ratio:.2f}",
+            )
+            for result in results
+        ],
+    )
+
+
+def promises(results: Sequence[PeerResult]) -> Iterator[str]:
+    """What an acknowledgement of each says."""
+    for name, promise in {result.name: result.promise for result in results}.items():
+        yield f"{name}: {promise}."
+
+
+def _each(count: float | None) -> str:
+    return "unknown" if count is None else f"{count:.3f}"
 
 
 def disturbance(stolen_shares: Sequence[float]) -> str:

@@ -184,7 +184,8 @@ def _take(history: History, stamps: dict[tuple[str, str, int], Stamp], place: in
             history.processed.setdefault(node, []).append((tx, fields["op"]))
         if fields.get("stamp") is not None and str(fields["source"]) == f"client:{fields['client']}":
             client = fields["client"]
-            stamps[history.lives.get(client, client), tx, fields["op"]] = _stamp(fields["stamp"])
+            # The first: a later life, of which no history may be left, counts its operations anew.
+            stamps.setdefault((history.lives.get(client, client), tx, fields["op"]), _stamp(fields["stamp"]))
     elif name == events.DELIVERED:
         history.deliveries.append(Delivery(node, tx, fields["op"], fields["event"]))
         if transaction is not None and fields["op"] in transaction.operations:

@@ -67,7 +67,7 @@ def judge(account: Account) -> Judged:
     verdicts = (whole, _commits(account, due, endings), _routing(due, counted), *by_histories)
     answer = overall(due.approach, {verdict.property: verdict.answer for verdict in verdicts})
     committed = sum(attempt.outcome == "committed" for attempt in counted)
-    return Judged(answer, verdicts, due.copies * due.transactions, committed)
+    return Judged(answer, verdicts, due.counted, committed)
 
 
 Endings = Mapping[str, tuple[str, str]]
@@ -98,7 +98,7 @@ def _missing(account: Account, endings: Endings) -> Iterator[str]:
         return
     yield from _missing_lines(due, account.attempts)
     for name, count in due.measured.items():
-        if (found := account.measured.get(name, 0)) != count:
+        if name != layout.TRANSACTIONS and (found := account.measured.get(name, 0)) != count:
             yield f"{name} has {found} lines that can be read, where {count} were written"
     lives: dict[str, NodeHistory] = {}
     for file in account.result.files:
@@ -130,7 +130,7 @@ def _commits(account: Account, due: Due, endings: Endings) -> Verdict:
     """Each coordinator has committed at least one of its transactions."""
     counted = [attempt for attempt in account.attempts if not attempt.warm_up]
     done = Counter(attempt.copy for attempt in counted if attempt.outcome == "committed")
-    idle, total = max(0, due.copies - len(done)), due.copies * due.transactions
+    idle, total = max(0, due.copies - len(done)), due.counted
     text = f"{done.total()} of {total} transactions committed"
     if done and idle:
         text += f", none of {idle} of the {due.copies} coordinators"

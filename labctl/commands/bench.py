@@ -19,6 +19,12 @@ class PeerKind(StrEnum):
     MOSQUITTO = "mosquitto"
 
 
+class StoringPeer(StrEnum):
+    NATS = "nats"
+    RABBITMQ = "rabbitmq"
+    MOSQUITTO = "mosquitto"
+
+
 # An enum, because typer takes no list of a Literal; mypy cannot see its members, and nobody names one.
 TxProtocol = StrEnum("TxProtocol", {name: name for name in PROTOCOLS})  # type: ignore[misc]
 
@@ -131,6 +137,51 @@ def history(
     out.document(results)
     if not json:
         out.table(*history_table(results), figures=True)
+
+
+@app.command("durability", epilog="Example: labctl bench durability --peer nats --peer mosquitto --json")
+def durability(
+    transactions: Annotated[int, typer.Option(min=10, help="Of each protocol, in each round.")] = 300,
+    events: Annotated[int, typer.Option(min=1, help="Sent in each round.")] = 300_000,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Of which the median counts; disturbed ones are taken again.")
+    ] = 3,
+    subscriptions: Annotated[
+        int, typer.Option(min=0, help="Of a broker that is killed and started again; 0: none is.")
+    ] = 100_000,
+    peer: Annotated[
+        list[StoringPeer] | None,
+        typer.Option(help="Also publications beside a broker of this kind; may be given several times."),
+    ] = None,
+    publish_s: Annotated[
+        float,
+        typer.Option(
+            min=0.05, max=10, help="How long each publisher beside a peer publishes, in each round."
+        ),
+    ] = 1.0,
+    json: Json = False,
+) -> None:
+    """Measure what it costs that brokers can be killed, and how soon one goes on.
+
+    Transactions and regular events through three brokers without durability, with a journal that outlives the
+    process (os), and with one that is synced before anything leaves (fsync), in turn on one disk. Beside a peer:
+    publications to one broker, each counted when it is acknowledged, and how often the disk is flushed for it.
+    """
+    from labctl.bench.durability import run
+    from labctl.bench.view import durability_tables, promises
+
+    out = Output(json)
+    with out.working("measuring durable brokers") as report:
+        beside = [one.value for one in peer or ()]
+        result = run(transactions, events, rounds, subscriptions, beside, publish_s, report)
+    out.document(result)
+    if not json:
+        for table in durability_tables(result):
+            out.table(*table, figures=True)
+        for sentence in promises(result.peers):
+            out.say(sentence)
+        stolen_shares = [row.stolen_share for row in result.transactions]
+        _doubt(out, [*stolen_shares, *(row.stolen_share for row in result.peers)])
 
 
 def _doubt(out: Output, stolen_shares: Sequence[float]) -> None:

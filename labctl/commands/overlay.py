@@ -11,7 +11,7 @@ import typer
 
 from labctl import topology as trees
 from labctl.commands.options import DEFAULT_NAME, Json, OverlayName
-from labctl.commands.views.overlay import show_status
+from labctl.commands.views.overlay import recovered, show_status
 from labctl.exits import INFRASTRUCTURE, UsageProblem
 from labctl.output import Output
 from labctl.overlay import local
@@ -79,12 +79,17 @@ def up(  # noqa: PLR0913, PLR0917 - each option is one setting of the overlay
     client_delay_ms: ClientDelayMs = None,
     client_sigma: ClientSigma = None,
     seed: Seed = None,
+    durable: Annotated[
+        states.Durable | None,
+        typer.Option(help="Brokers that can be killed, and survive the machine too (fsync), or not (os)."),
+    ] = None,
     timeout_s: Timeout = local.START_TIMEOUT_S,
     json: Json = False,
 ) -> None:
     """Start an overlay and return when every broker is ready and every link stands.
 
-    Its configuration and logs are in a folder under $XDG_STATE_HOME/labctl/overlays. A delay given here
+    Its configuration, logs and, with --durable, data folders are in a folder under $XDG_STATE_HOME/labctl/overlays; a
+    durable broker that has ended is started again with `labctl overlay restart`. A delay given here
     goes over what the topology file says.
     """
     out = Output(json)
@@ -94,7 +99,7 @@ def up(  # noqa: PLR0913, PLR0917 - each option is one setting of the overlay
         ),
         clients=_given(delay_ms=client_delay_ms, sigma=client_sigma, seed=seed),
     )
-    settings = local.OverlaySettings(base_port=base_port, timeout_s=timeout_s)
+    settings = local.OverlaySettings(base_port=base_port, timeout_s=timeout_s, durable=durable)
     began = time.monotonic()
     with out.working(f"starting overlay {name}") as report:
         state = local.up(tree, name, settings, report)
@@ -153,6 +158,31 @@ def status(
         show_status(out, found)
     if found.missing:
         raise typer.Exit(INFRASTRUCTURE)
+
+
+@app.command("restart", epilog="Example: labctl overlay up --durable fsync; labctl overlay restart b2")
+def restart(
+    brokers: Annotated[
+        list[str] | None, typer.Argument(help="Which of its brokers. Default: all that do not run.")
+    ] = None,
+    name: OverlayName = DEFAULT_NAME,
+    timeout_s: Timeout = local.START_TIMEOUT_S,
+    json: Json = False,
+) -> None:
+    """Start brokers of a durable overlay again, where they listened before; they go on with what they keep.
+
+    One that still runs is stopped first. Returns when their links stand, with all brokers that run.
+    """
+    out = Output(json)
+    with out.working(f"restarting brokers of overlay {name}") as report:
+        found = local.restart(brokers or (), name, timeout_s, report)
+    out.document({"name": name, "brokers": [{"id": b, "journal": d["journal"]} for b, d in found.items()]})
+    if json:
+        return
+    for broker, document in found.items():
+        out.say(f"{broker} {recovered(document['journal'])}")
+    if not found:
+        out.say("all of its brokers run")
 
 
 @app.command("down", epilog="Example: labctl overlay down --all")

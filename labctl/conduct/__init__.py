@@ -6,6 +6,6 @@
     wait_needed.py    how long each transaction of BL-WAIT really needed, from histories
     request.py        what is asked of a run or a calibration
 
-May import: broker.protocol, client.scenarios, labctl, labctl.checks, labctl.experiment, labctl.results,
+May import: broker.protocol, client.scenarios, labctl, labctl.checks, labctl.experiment, labctl.faults, labctl.results,
 labctl.run.
 """

@@ -21,7 +21,7 @@ from labctl.conduct import wait_needed, wait_search
 from labctl.conduct.wait_search import Calibration, Procedure, TrialTransaction
 from labctl.exits import UsageProblem
 from labctl.experiment import client_processes, schedule, selection
-from labctl.experiment.experiment import Cell, Links
+from labctl.experiment.cell import Cell, Links
 from labctl.results import layout, provenance
 from labctl.results.documents import read_json, write_json
 from labctl.results.writing import now

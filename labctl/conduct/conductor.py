@@ -25,9 +25,12 @@ from labctl.conduct.calibrations import Setting, Where
 from labctl.conduct.request import CalibrationRequest, CellsRequest, RunRequest
 from labctl.conduct.wait_search import Procedure
 from labctl.exits import LabError
-from labctl.experiment import experiment, schedule, selection
-from labctl.experiment.experiment import Cell, Experiment, Links
+from labctl.experiment import experiment, faulted, schedule, selection
+from labctl.experiment.cell import Cell, Links
+from labctl.experiment.experiment import Experiment
 from labctl.experiment.schedule import Profile, Unit
+from labctl.faults.plan import FaultPlan
+from labctl.faults.written import FaultsFile
 from labctl.results import accounts, layout, provenance, resuming, writing
 from labctl.results.documents import read_json, write_json
 from labctl.results.resuming import ResumeRefused
@@ -70,6 +73,24 @@ class RunOrder(Struct, frozen=True):
         with_it = [e for e in self.experiments if any(c.scenario == "disruption" for c in e.cells)]
         return with_it[0].disruption if with_it else Disruption()
 
+    def faults(self, cell: Cell) -> FaultsFile | None:
+        """What happens while the cell is measured."""
+        return next((e.faults for e in self.experiments if cell.faults and e.name == cell.faults), None)
+
+    def plan(self, unit: Unit) -> FaultPlan | None:
+        """The faults of a repetition; those of a seed are the same for all approaches."""
+        faults, cell = self.faults(unit.cell), unit.cell
+        if faults is None:
+            return None
+        seed = schedule.seed_of(self.seed, "faults", cell.cast, str(cell.brokers), str(unit.repetition))
+        return faulted.plan(faults, cell, seed)
+
+    def estimate_s(self, cell: Cell) -> float:
+        """Of one repetition."""
+        faults = self.faults(cell)
+        lasts_s = None if faults is None else faults.lasts_s
+        return schedule.estimate_s(cell, self.profile, self.disruption, self.links is not None, lasts_s)
+
     def units(self) -> list[Unit]:
         return schedule.units(self.cells, self.repetitions, self.seed)
 
@@ -83,6 +104,7 @@ class RunOrder(Struct, frozen=True):
             disruption=self.disruption,
             profile=self.profile.name,
             history_detail=self.history,
+            plan=self.plan(unit),
         )
 
     def setting(self, cell: Cell, procedure: Procedure = "needs") -> Setting:
@@ -230,12 +252,7 @@ def carry_out(
     done = folder.finished()
     left = [unit for unit in what.units() if unit.key not in done]
     todo = [unit for unit in left if not unit.cell.waits or unit.cell.id in waits]
-    pace = schedule.Pace(
-        {
-            c.id: schedule.estimate_s(c, what.profile, what.disruption, what.links is not None)
-            for c in what.cells
-        }
-    )
+    pace = schedule.Pace({cell.id: what.estimate_s(cell) for cell in what.cells})
     failed = [unit.label for unit in left if unit not in todo]
     judged: dict[tuple[str, int], Judged] = {}
     in_a_row = 0

@@ -22,7 +22,7 @@ from broker.protocol.delay import Delay
 from client.scenarios.cases import by_name
 from client.scenarios.stage import Cast, Disruption
 from labctl.exits import LabError
-from labctl.experiment.experiment import Cell
+from labctl.experiment.cell import Cell
 from labctl.results import layout
 
 AGENTS = 2

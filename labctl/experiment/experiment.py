@@ -13,105 +13,27 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from broker.protocol.delay import Delay
 from client.scenarios import catalogue
 from client.scenarios.approaches import APPROACHES, BL_WAIT, approach_of
 from client.scenarios.cases import by_name
 from client.scenarios.stage import Disruption, ScenarioError
 from labctl import yamlfile
 from labctl.exits import UsageProblem
+from labctl.experiment import faulted
+from labctl.experiment.cell import STEP_MS, Cell, Durable, Links, Load
+from labctl.faults.written import FaultsFile
 from labctl.paths import PROJECT
-from labctl.topology import DelayMs, Probability, Sigma, StallRange
 from labctl.yamlfaults import nearest, unknown_word
 from labctl.yamlfile import Document, Place, given
 
-Load = Literal["closed", "open"]
-STEP_MS = 50.0
-"""The paper's; a cell with another one says so in its id."""
 ALL = "all"
 
 
 class ExperimentError(UsageProblem):
     """A file that is no experiment, or a choice that leaves nothing of it; the text says where and why."""
-
-
-class Cell(Struct, frozen=True, order=True):
-    """One point of the matrix."""
-
-    scenario: str
-    approach: str
-    brokers: int = 3
-    in_flight: int = 1
-    copies: int = 1
-    step_ms: float | None = None
-    """Of the calibration; only BL-WAIT has one."""
-    stalls: bool = False
-    work: str | None = None
-    """Disruption: what its transactions do."""
-    load: str | None = None
-    """Disruption: whether the publisher waits for the overlay."""
-
-    @property
-    def id(self) -> str:
-        parts = [
-            self.scenario,
-            self.approach,
-            f"b{self.brokers}",
-            f"k{self.in_flight}",
-            f"c{self.copies}",
-        ]
-        if self.step_ms not in (None, STEP_MS):
-            parts.append(f"step{self.step_ms:g}")
-        if self.stalls:
-            parts.append("stalls")
-        if self.work == "consolidation":
-            parts.append(self.work)
-        if self.load == "open":
-            parts.append(self.load)
-        return "-".join(parts)
-
-    @property
-    def waits(self) -> bool:
-        return not approach_of(self.approach).is_transactional
-
-    @property
-    def cast(self) -> str:
-        """The scenario whose clients take part."""
-        return self.work or self.scenario
-
-    def parameters(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__struct_fields__}
-
-
-class Links(Struct, frozen=True, forbid_unknown_fields=True):
-    """Emulated delays; a stall happens only in the cells that have them on."""
-
-    client_ms: DelayMs = 3.3
-    """Median of a link between a client and its broker, in milliseconds."""
-    broker_ms: DelayMs = 2.2
-    """Median of a link between two brokers."""
-    sigma: Sigma = 0.4
-    """Of the log-normal distribution around the median; 0: every message takes the same time."""
-    stall_probability: Probability = 5e-4
-    """Of a stall, per message; what is behind a stalled message waits with it."""
-    stall_ms: StallRange = (80.0, 160.0)
-    """The shortest and the longest stall."""
-
-    def __post_init__(self) -> None:
-        self.client(True, 0)
-        self.broker(True, 0)
-
-    def client(self, stalls: bool, seed: int) -> Delay:
-        return self._delay(self.client_ms, stalls, seed)
-
-    def broker(self, stalls: bool, seed: int) -> Delay:
-        return self._delay(self.broker_ms, stalls, seed)
-
-    def _delay(self, delay_ms: float, stalls: bool, seed: int) -> Delay:
-        probability = self.stall_probability if stalls else 0.0
-        return Delay(delay_ms, self.sigma, probability, self.stall_ms, seed)
 
 
 class Experiment(Struct, frozen=True):
@@ -120,16 +42,18 @@ class Experiment(Struct, frozen=True):
     figure: int | None = None
     links: Links = Links()
     disruption: Disruption = Disruption()
+    faults: FaultsFile | None = None
 
     def resolved(self) -> dict[str, Any]:
         """Everything that decides what is run, defaults included."""
-        return {
+        found = {
             "name": self.name,
             "figure": self.figure,
             "cells": [cell.id for cell in self.cells],
             "delay": {name: getattr(self.links, name) for name in self.links.__struct_fields__},
             "disruption": {n: getattr(self.disruption, n) for n in self.disruption.__struct_fields__},
         }
+        return found if self.faults is None else {**found, "faults": msgspec.to_builtins(self.faults)}
 
 
 # The file as it is written
@@ -167,6 +91,14 @@ Stalls = Annotated[bool, Meta(description="Whether messages stall now and then; 
 LoadName = Annotated[
     Load,
     Meta(description="Scenario disruption: whether the publisher waits for the overlay; left out, closed."),
+]
+
+DurableName = Annotated[
+    Durable,
+    Meta(
+        description="What brokers keep: nothing (none), or a log that survives the process (os) or the machine (fsync);"
+        " left out, none."
+    ),
 ]
 
 T = TypeVar("T")
@@ -208,6 +140,7 @@ class Matrix(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     step_ms: OneOrMore[StepMs] | UnsetType = UNSET
     stalls: OneOrMore[Stalls] | UnsetType = UNSET
     load: OneOrMore[LoadName] | UnsetType = UNSET
+    durable: OneOrMore[DurableName] | UnsetType = UNSET
 
 
 AXES = Matrix.__struct_fields__
@@ -220,6 +153,7 @@ _DEFAULTS = {
     "step_ms": STEP_MS,
     "stalls": False,
     "load": "closed",
+    "durable": "none",
 }
 _DISRUPTION = Disruption()
 Count = Annotated[int, Meta(ge=1, le=10**7)]
@@ -253,6 +187,7 @@ class ExperimentFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """One matrix, or a list of them: then all their cells."""
     delay: Links = Links()
     disruption: DisruptionSettings | UnsetType = UNSET
+    faults: FaultsFile | UnsetType = UNSET
 
 
 # Files
@@ -269,9 +204,11 @@ def names() -> list[str]:
 
 
 def find(name: str) -> tuple[Experiment, ...]:
-    """By name, by file, or `all` of them."""
+    """By name, by file, or `all` of them that have no faults."""
     if name == ALL:
-        found = tuple(load(folder() / f"{each}.yaml") for each in names())
+        every = (load(folder() / f"{each}.yaml") for each in names())
+        # What is measured while something fails belongs with nothing else.
+        found = tuple(experiment for experiment in every if experiment.faults is None)
         if not found:
             raise ExperimentError(f"there is no experiment in {folder()}")
         _refuse_differences(found)
@@ -305,12 +242,16 @@ def load(path: Path) -> Experiment:
         cells = tuple(dict.fromkeys(itertools.chain(*every)))
     if written.disruption is not UNSET and all(cell.scenario != "disruption" for cell in cells):
         raise document.error("no cell has the scenario 'disruption' that this is about", "disruption")
+    faults = None if written.faults is UNSET else written.faults
+    if faults is not None:
+        cells = faulted.cells(document, faults, cells, path.stem)
     return Experiment(
         name=path.stem,
         cells=cells,
         figure=None if written.figure is UNSET else written.figure,
         links=written.delay,
         disruption=Disruption() if written.disruption is UNSET else written.disruption.disruption(),
+        faults=faults,
     )
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from client.scenarios.approaches import approach_of
 from client.scenarios.stage import Disruption
 from labctl.experiment import client_processes
-from labctl.experiment.experiment import STEP_MS, Cell
+from labctl.experiment.cell import STEP_MS, Cell
 
 ProfileName = Literal["quick", "standard", "paper"]
 
@@ -122,9 +122,17 @@ _LOADED = 1.5
 _SHARE = {1: 0.7, 3: 1.0, 5: 1.15, 9: 1.4}
 
 
-def estimate_s(cell: Cell, profile: Profile, disruption: Disruption, has_delay: bool = True) -> float:
-    """Of one repetition."""
+def estimate_s(
+    cell: Cell,
+    profile: Profile,
+    disruption: Disruption,
+    has_delay: bool = True,
+    lasts_s: float | None = None,
+) -> float:
+    """Of one repetition; `lasts_s`: of what is measured, where that is given."""
     start_s = _start_s(cell)
+    if lasts_s is not None:
+        return start_s + lasts_s
     one_s = transaction_s(cell, has_delay)
     if cell.scenario == "disruption":
         rate = _EVENTS_PER_S * (disruption.open_share if cell.load == "open" else 1.0)

@@ -7,7 +7,8 @@ from types import ModuleType
 
 from client.scenarios import catalogue
 from client.scenarios.cases import by_name
-from labctl.experiment.experiment import AXES, Cell, Experiment, ExperimentError
+from labctl.experiment.cell import Cell
+from labctl.experiment.experiment import AXES, Experiment, ExperimentError
 from labctl.yamlfaults import nearest
 
 

@@ -29,7 +29,8 @@ from typing import Any
 
 from labctl import locks
 from labctl.exits import LabError
-from labctl.host import launcher, machine, ports, processes, whole_lines
+from labctl.host import disturbances, launcher, machine, ports, processes, whole_lines
+from labctl.host.disturbances import Disturbances
 from labctl.host.launcher import Launch
 from labctl.host.processes import Process
 
@@ -109,14 +110,17 @@ def mark_of(pid: int) -> str | None:
     return next((v.removeprefix(wanted).decode() for v in variables if v.startswith(wanted)), None)
 
 
-class Child:
+class Child(disturbances.DisturbedProcess):
     """A process that we have started, and what has to be known about its end."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
-        self.name = name
-        self.process = process
+    def __init__(
+        self, name: str, process: asyncio.subprocess.Process, log: Path, request: dict[str, Any]
+    ) -> None:
+        super().__init__(name, process)
         self.log = log
         """Of its errors."""
+        self.request = request
+        """By which it was started."""
         self.seen = processes.look(process.pid)
 
 
@@ -128,6 +132,7 @@ class Agent:
         self._children: dict[str, Child] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._echo: asyncio.Server | None = None
+        self._disturbances = Disturbances(self._child, self._start_again, out)
         self.stays = True
         """False when what runs shall outlive us."""
 
@@ -174,7 +179,8 @@ class Agent:
         )
         with program.surroundings() as surroundings:
             process = await asyncio.create_subprocess_exec(*command, **surroundings, limit=LINE_BYTES_MAX)
-        child = Child(name, process, program.errors)
+        request = {"name": name, "folder": folder, "out": out, "err": err, "talks": talks}
+        child = Child(name, process, program.errors, {**request, "command": command})
         started = child.seen.started if child.seen else None
         self._records.add(mark=self._mark, name=name, pid=process.pid, started=started, folder=folder)
         self._children[name] = child
@@ -186,7 +192,25 @@ class Agent:
             async for line in child.process.stdout:
                 self._out({"line": child.name, "text": line.decode(errors="replace").rstrip("\n")})
         code = await child.process.wait()
-        self._out({"ended": child.name, "code": code, "last": launcher.last_words(child.log)})
+        if not child.may_end:
+            self._out({"ended": child.name, "code": code, "last": launcher.last_words(child.log)})
+
+    def _child(self, name: str) -> Child:
+        if name not in self._children:
+            raise AgentError(f"{name} was not started on this host")
+        return self._children[name]
+
+    async def _start_again(self, name: str, more: list[str]) -> None:
+        request = self._children[name].request
+        added = [word for word in more if word not in request["command"]]
+        await self.do_start(**{**request, "command": [*request["command"], *added]})
+
+    async def do_arm(self, steps: list[dict[str, Any]]) -> None:
+        """Faults that are to happen after `do_release`."""
+        self._disturbances.arm(steps)
+
+    async def do_release(self) -> dict[str, Any]:
+        return {"began_s": self._disturbances.release()}
 
     async def do_tell(self, name: str, text: str) -> None:
         child = self._children[name]
@@ -199,6 +223,7 @@ class Agent:
 
     async def do_stop(self) -> dict[str, Any]:
         """Everything that still runs; answers when nothing does, and all news of it has been told."""
+        self._disturbances.end()
         running = [c for c in self._children.values() if c.process.returncode is None and c.seen]
         found = {child.seen.pid: child for child in running if child.seen is not None}
         seen: list[Process] = [child.seen for child in running if child.seen is not None]
@@ -214,6 +239,7 @@ class Agent:
         """Labctl is there."""
 
     async def do_leave(self) -> None:
+        self._disturbances.end()
         self.stays = False
 
     async def do_remove(self, path: str) -> None:
@@ -293,6 +319,8 @@ def _write_line(message: dict[str, Any]) -> None:
 
 async def serve(records: Records, silence_s: float | None) -> int:
     """Until the line ends; also when nothing at all has come for so long: then labctl or the way to it is dead."""
+    # What we start inherits that, and is not ended by it before it listens to it.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     agent = Agent(records, _write_line)
     agent.hello()
     loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
 """Brokers as processes of this machine.
 
-    local.py        up, status, down
+    local.py        up, status, restart, down
     launch.py       starts broker processes and waits until they are proven up
     state.py        what is written down about an overlay, and the lock that guards it
     node_files.py   a broker's configuration as TOML

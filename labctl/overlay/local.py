@@ -1,4 +1,4 @@
-"""A local overlay: up, status, down. Brokers are processes of this machine, found again by what is
+"""A local overlay: up, status, restart, down. Brokers are processes of this machine, found again by what is
 written in their folder and by the configuration path on their command line.
 
 A kill -9 of labctl at any moment leaves nothing that `down` cannot find: the folder is there before
@@ -8,8 +8,9 @@ the first process, and a process that was started but not yet written down still
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -17,12 +18,12 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from labctl.exits import LabError
+from labctl.exits import LabError, UsageProblem
 from labctl.host import processes
 from labctl.host.processes import How, Process
 from labctl.overlay import launch, node_files
 from labctl.overlay import state as states
-from labctl.overlay.state import BrokerRecord, OverlayState
+from labctl.overlay.state import BrokerRecord, Durable, OverlayState
 from labctl.topology import Topology
 from playbooks import start
 
@@ -80,6 +81,7 @@ class OverlaySettings(Struct, frozen=True):
     base_port: int | None = None
     """None: any free ports."""
     timeout_s: float = START_TIMEOUT_S
+    durable: Durable | None = None
 
 
 DEFAULTS = OverlaySettings()
@@ -94,6 +96,7 @@ def up(
     """Start every broker; return when each is ready and every link stands. Not from a running loop."""
     with states.locked(name):
         _refuse_running(name)
+        _refuse_to_forget(name)
         states.remove(name)
         states.make_folder(name)
         try:
@@ -105,6 +108,53 @@ def up(
             _stop(name)
             states.remove(name)
             raise
+
+
+def restart(
+    wanted: Sequence[str] = (),
+    name: str = "default",
+    timeout_s: float = START_TIMEOUT_S,
+    report: Say = lambda text: None,
+) -> dict[str, launch.Document]:
+    """Start durable brokers again, where they listened before, and return what they say of themselves when they
+    have their links with all brokers that run; those that still run are stopped first.
+
+    Without `wanted` all that do not run.
+    """
+    state = _existing(name)
+    _check_wanted(state, wanted)
+    with states.locked(name):
+        deadline = time.monotonic() + timeout_s
+        running = {_broker_id(process): process for process in _processes(name)}
+        chosen = tuple(wanted) or tuple(b.id for b in state.brokers if b.id not in running)
+        report(f"starting {_brokers(len(chosen))} again")
+        processes.stop(running[broker] for broker in chosen if broker in running)
+        children, state = _spawn(state, chosen)
+        up = {broker.id for broker in state.brokers if broker.id in chosen or broker.id in running}
+        answers = _wait_until_linked(_part(state, up), children, deadline, _addresses(state, up))
+        return {broker: answers[broker] for broker in chosen}
+
+
+def _check_wanted(state: OverlayState, wanted: Sequence[str]) -> None:
+    known = [broker.id for broker in state.brokers]
+    for broker in wanted:
+        if broker not in known:
+            raise UsageProblem(f"overlay {state.name!r} has no broker {broker!r}: it has {', '.join(known)}")
+    if state.durable is None:
+        raise UsageProblem(
+            f"the brokers of overlay {state.name!r} keep nothing, and one that comes back without its state ends"
+            f" itself; start the whole overlay anew, `labctl overlay up --durable fsync` for one that can do this"
+        )
+
+
+def _part(state: OverlayState, up: Collection[str]) -> Topology:
+    """The brokers that run, and the links between them."""
+    links = tuple((a, b) for a, b in state.links if a in up and b in up)
+    return Topology(tuple(broker.id for broker in state.brokers if broker.id in up), links)
+
+
+def _addresses(state: OverlayState, up: Collection[str]) -> dict[str, str]:
+    return {broker.id: broker.address for broker in state.brokers if broker.id in up}
 
 
 def down(name: str = "default") -> tuple[Stopped, ...]:
@@ -162,7 +212,7 @@ def _start(topology: Topology, name: str, settings: OverlaySettings, report: Say
     report(f"starting {_brokers(count)}")
     children, state = _spawn(state)
     report(f"waiting for the links between {_brokers(count)}")
-    _wait_until_linked(topology, children, deadline)
+    _wait_until_linked(topology, children, deadline, _addresses(state, topology.brokers))
     state = replace(state, phase="up")
     states.write(state)
     return state
@@ -173,18 +223,26 @@ def _prepare(topology: Topology, name: str, settings: OverlaySettings, ports: Se
     folder = states.folder(name)
     addresses = {b: f"{launch.LOOPBACK}:{port}" for b, port in zip(topology.brokers, ports, strict=True)}
     records = []
-    for node in node_files.plan(topology, addresses, settings.common):
+    common = settings.common
+    if settings.durable is not None:
+        common = dataclasses.replace(common, durable=settings.durable, data_folder=str(folder), overlay=name)
+    for node in node_files.plan(topology, addresses, common):
         config, log = folder / f"{node.id}.toml", folder / f"{node.id}.log"
         config.write_text(node_files.emit(node), encoding="utf-8")
         records.append(BrokerRecord(node.id, node.listen, str(config), str(log)))
-    state = OverlayState(name, "starting", tuple(records), topology.links)
+    state = OverlayState(name, "starting", tuple(records), topology.links, settings.durable)
     states.write(state)
     return state
 
 
-def _spawn(state: OverlayState) -> tuple[list[launch.BrokerProcess], OverlayState]:
+def _spawn(
+    state: OverlayState, wanted: Collection[str] | None = None
+) -> tuple[list[launch.BrokerProcess], OverlayState]:
+    """All brokers, or those that are wanted."""
     children = []
     for index, record in enumerate(state.brokers):
+        if wanted is not None and record.id not in wanted:
+            continue
         child = launch.BrokerProcess(record)
         children.append(child)
         seen = processes.look(child.pid)
@@ -194,16 +252,25 @@ def _spawn(state: OverlayState) -> tuple[list[launch.BrokerProcess], OverlayStat
     return children, state
 
 
-def _wait_until_linked(topology: Topology, children: Sequence[launch.BrokerProcess], deadline: float) -> None:
-    addresses = {child.record.id: child.record.address for child in children}
+def _wait_until_linked(
+    topology: Topology,
+    children: Sequence[launch.BrokerProcess],
+    deadline: float,
+    addresses: Mapping[str, str],
+) -> dict[str, launch.Document]:
+    """What the brokers say of themselves by then."""
+    answers: dict[str, launch.Document | str] = {}
 
     def look() -> dict[str, launch.Document | str]:
         for child in children:
             child.check()
-        return asyncio.run(launch.ask(addresses, timeout_s=launch.ASK_TIMEOUT_S))
+        answers.update(asyncio.run(launch.ask(addresses, timeout_s=launch.ASK_TIMEOUT_S)))
+        return answers
 
-    logs = Path(children[0].record.log).parent
-    launch.wait_until_linked(topology, look, deadline - time.monotonic(), logs)
+    if children:
+        logs = Path(children[0].record.log).parent
+        launch.wait_until_linked(topology, look, deadline - time.monotonic(), logs)
+    return {broker: answer for broker, answer in answers.items() if isinstance(answer, dict)}
 
 
 def _refuse_running(name: str) -> None:
@@ -212,6 +279,19 @@ def _refuse_running(name: str) -> None:
         raise OverlayError(
             f"overlay {name!r} is there already, with {_brokers(len(found))} running; "
             f"stop it with `labctl overlay down --name {name}` or choose another --name"
+        )
+
+
+def _refuse_to_forget(name: str) -> None:
+    """What durable brokers have kept is removed by `down` only."""
+    try:
+        state = states.read(name)
+    except states.StateError:
+        return
+    if state is not None and state.durable is not None and state.phase == "up":
+        raise OverlayError(
+            f"overlay {name!r} is durable, and what its brokers keep is still there; start them again with"
+            f" `labctl overlay restart --name {name}`, or remove it with `labctl overlay down --name {name}`"
         )
 
 

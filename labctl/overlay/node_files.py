@@ -36,6 +36,13 @@ class Common:
     history_folder: str | None = None
     """Where each broker's history goes, as `<broker>.jsonl`."""
     history_detail: str | None = None
+    durable: str | None = None
+    data_folder: str | None = None
+    """Where each durable broker has its data folder, as `<broker>.data`."""
+    overlay: str | None = None
+    """Whose brokers they are: a data folder is not taken over by another overlay."""
+    control_folder: str | None = None
+    """Where each broker finds how its links are at present, as `<broker>.json`; for faults."""
 
 
 COMMON = Common()
@@ -92,6 +99,12 @@ def emit(node: Node) -> str:
         top["history"] = f"{common.history_folder}/{node.id}.jsonl"
     if common.history_detail is not None:
         top["history_detail"] = common.history_detail
+    if common.overlay is not None:
+        top["overlay"] = common.overlay
+    if common.control_folder is not None:
+        top["control"] = f"{common.control_folder}/{node.id}.json"
+    if common.durable is not None:
+        top |= {"durable": common.durable, "data": f"{common.data_folder}/{node.id}.data"}
     lines = _pairs(top)
     if common.limits:
         lines += ["", "[limits]", *_pairs(common.limits)]

@@ -1,7 +1,7 @@
 """What is written down about a local overlay, where, and the lock that guards it.
 
-`$XDG_STATE_HOME/labctl/overlays/NAME/` holds `state.json` and, per broker, its configuration and its
-log. The state is replaced as a whole, before and after each step, so that a killed labctl leaves
+`$XDG_STATE_HOME/labctl/overlays/NAME/` holds `state.json` and, per broker, its configuration, its log and, where it is
+durable, its data folder. The state is replaced as a whole, before and after each step, so that a killed labctl leaves
 either the one or the other. Starting and stopping are in `labctl.overlay.local`.
 """
 
@@ -24,6 +24,8 @@ from labctl.paths import state_root
 
 LOCK_WAIT_S = 2.0
 """A labctl that is killed while it starts a broker leaves the lock for a moment with the child."""
+Durable = Literal["fsync", "os"]
+"""What a crash does not undo: of the machine, or of a broker only."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -47,6 +49,7 @@ class OverlayState(Struct, frozen=True):
     phase: Literal["starting", "up", "failed"]
     brokers: tuple[BrokerRecord, ...]
     links: tuple[tuple[str, str], ...]
+    durable: Durable | None = None
 
 
 def overlays() -> Path:

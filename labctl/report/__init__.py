@@ -2,7 +2,7 @@
 
 Raw logs are read once into Parquet (`tables.ingest`); all else is computed from there by small functions from
 DataFrame to DataFrame (`tables`), and what reaches this process is one row per repetition, per node or per bin
-of a histogram, never a row of a log.
+of a histogram, and of a log only the transactions of repetitions with faults.
 
     pipeline.py   raw logs to a `Report`: read once, transform, check, judge
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F  # noqa: N812
+
 from labctl.checks.repetition import overall
 from labctl.checks.verdict import worst
-from labctl.report.judgement import claims, cost, verdicts, warnings
+from labctl.report.judgement import claims, cost, disturbed, verdicts, warnings
+from labctl.report.judgement.disturbed import Disturbed
 from labctl.report.judgement.model import (
     Bin,
     CellResult,
@@ -91,7 +94,25 @@ def analyse(spark: SparkSession, root: str, output: str, claims_file: Path, say:
         warnings=tuple(warnings.of_run(run, results, len(problems) + len(unread))),
         made_with=describe(spark, run, claims_file, time.monotonic() - started),
         calibrations=tuple(waits),
+        disturbed=_disturbed(tables, cells, window_s),
     )
+
+
+def _disturbed(
+    tables: Tables, cells: Mapping[Key, Mapping[str, Any]], window_s: float
+) -> tuple[Disturbed, ...]:
+    """Only of repetitions with faults are transactions and windows looked at one by one."""
+    if not tables.has("faults"):
+        return ()
+    names = sorted({cell for (cell, _), row in cells.items() if row["plan"]})
+    rows: list[dict[Key, list[dict[str, Any]]]] = []
+    for table in ("faults", "transactions", "rates"):
+        found: dict[Key, list[dict[str, Any]]] = {}
+        for row in tables.read(table).where(F.col("cell").isin(names)).collect():
+            found.setdefault((row["cell"], row["repetition"]), []).append(row.asDict())
+        rows.append(found)
+    done, transactions, windows = rows
+    return tuple(disturbed.disturbed(cells, done, transactions, windows, window_s))
 
 
 def _window_s(run: Mapping[str, Any]) -> float:
@@ -176,7 +197,12 @@ def _sorted(tables: Tables, name: str, *columns: str) -> list[Row]:
 
 def _parameters(cell: Mapping[str, Any]) -> dict[str, Any]:
     names = ("scenario", "approach", "brokers", "in_flight", "copies", "step_ms", "stalls", "work", "load")
-    return {name: cell[name] for name in names}
+    # Only of a cell that has them: most have neither.
+    found = {name: cell[name] for name in ("durable", "faults") if cell[name] not in _NEITHER}
+    return {name: cell[name] for name in names} | found
+
+
+_NEITHER = (None, "", "none")
 
 
 def _percentiles(row: Mapping[str, Any] | None) -> dict[str, float]:

@@ -42,8 +42,13 @@ class Due(Struct, frozen=True):
 
     @property
     def lines(self) -> int:
-        """Of `transactions.jsonl`."""
-        return self.copies * (self.transactions + self.warm_up)
+        """Of `transactions.jsonl`; where time is what is given, so many as it was finished with."""
+        return self.measured.get(layout.TRANSACTIONS) or self.copies * (self.transactions + self.warm_up)
+
+    @property
+    def counted(self) -> int:
+        """Transactions of all coordinators that count."""
+        return self.lines - self.copies * self.warm_up
 
 
 class Attempted(Struct, frozen=True):

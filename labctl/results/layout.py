@@ -6,7 +6,7 @@ results/<experiment>/<time>-<id>/      and beside it `latest`, a link to the new
   calibrations/<configuration>.json    the waits that BL-WAIT was run with
   cells/<cell>/<repetition>/           appears by a rename when it has finished
     cell.json                          what was run; its last file
-    transactions.jsonl  messages.json  rates.jsonl  latencies.jsonl
+    transactions.jsonl  messages.json  rates.jsonl  latencies.jsonl  faults.jsonl
     history/<node>.jsonl  nodes/<node>.jsonl  tables/<broker>.json
   failed/<cell>/<repetition>-<n>/      what is left of one that has not
   .running/                            what is being run, or was when labctl was killed
@@ -41,7 +41,9 @@ MESSAGES = "messages.json"
 WINDOWS = "rates.jsonl"
 """What agents counted; only disruption has it, and the next one."""
 LATENCIES = "latencies.jsonl"
-MEASURED = (WINDOWS, LATENCIES)
+FAULTS = "faults.jsonl"
+"""What was done of the faults of a repetition that has some."""
+MEASURED = (WINDOWS, LATENCIES, FAULTS)
 FAILURE = "failure.json"
 NOT_COLLECTED = "not-collected.txt"
 
@@ -51,6 +53,9 @@ TABLES = "tables"
 RATES = "rates"
 """Only while it is run."""
 FOLDERS = (HISTORY, NODES, TABLES, RATES)
+DATA = "data"
+"""What brokers keep, each in a folder of its own; and how their links are at present, next. Only while it is run."""
+CONTROL = "control"
 
 EVERY = f"{CELLS}/*/*"
 """All repetitions, as a pattern of paths."""

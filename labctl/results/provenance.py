@@ -16,7 +16,7 @@ __all__ = ["code", "git", "machine", "versions"]
 
 
 RUNNER = (
-    "labctl", "labctl/conduct", "labctl/experiment", "labctl/host", "labctl/overlay", "labctl/results", "labctl/run",
+    "labctl", "labctl/conduct", "labctl/experiment", "labctl/faults", "labctl/host", "labctl/overlay", "labctl/results", "labctl/run",
 )  # fmt: skip
 """The rooms of labctl by which a run is carried out. A change of anything else changes no result."""
 _PACKAGES = ("labctl", "msgspec", "uvloop")

@@ -17,13 +17,17 @@ from pathlib import Path, PurePosixPath
 from labctl import locks
 from labctl.exits import LabError
 from labctl.experiment import client_processes
+from labctl.experiment.cell import Durable
+from labctl.faults.plan import FaultPlan
+from labctl.faults.steps import steps
 from labctl.host import launcher
 from labctl.overlay import launch, node_files
 from labctl.paths import state_root
 from labctl.results import layout
+from labctl.run import faulting
 from labctl.run.observer import OBSERVER, Observer
 from labctl.run.places import Post, Site
-from labctl.run.station import REQUEST_S, Answer, HostLost, Lost, News, Said
+from labctl.run.station import REQUEST_S, Answer, HostLost, Lost, News, Said, Struck
 from labctl.topology import Topology
 from playbooks import start
 
@@ -81,6 +85,9 @@ class Crew:
         self._faults: list[LabError] = []
         """Told by `check`, the first one first."""
         self._lines: list[tuple[StartedClient, client_processes.OutputLine]] = []
+        self._struck: list[Struck] = []
+        self._passing: set[str] = set()
+        """Folders that are of no use when nothing runs any more."""
         self._observer: Observer | None = None
         self._observed: list[str] = []
 
@@ -95,15 +102,23 @@ class Crew:
 
     # Brokers
 
-    def start_brokers(self, tree: Topology, history_detail: str) -> dict[str, str]:
+    def start_brokers(
+        self, tree: Topology, history_detail: str, durable: Durable = "none", with_faults: bool = False
+    ) -> dict[str, str]:
         """Their addresses, when every broker answers and every link stands."""
         addresses = self._free_addresses(tree.brokers)
-        common = node_files.Common(history_detail=history_detail)
+        common = node_files.Common(
+            history_detail=history_detail, durable=None if durable == "none" else durable
+        )
+        self._passing = {layout.DATA} if common.durable else set()
+        self._passing |= {layout.CONTROL} if with_faults else set()
         self._observer = self._start_observer()
         starting = []
         for node in node_files.plan(tree, addresses, common):
             post = self._places[node.id]
-            there = replace(node, common=replace(common, history_folder=f"{self._at(post)}/{layout.HISTORY}"))
+            there = replace(node, common=self._settings(common, post, with_faults))
+            if common.durable:
+                starting.append(post.station.ask("begin", folder=self._at(post), folders=[layout.DATA]))
             config = f"{self._at(post)}/{layout.NODES}/{node.id}.toml"
             starting.append(post.station.ask("write", path=config, text=node_files.emit(there)))
             command = start.broker(post.python, config)
@@ -112,6 +127,16 @@ class Crew:
             answer.get()
         self._wait_until_linked(tree, addresses)
         return addresses
+
+    def _settings(self, common: node_files.Common, post: Post, with_faults: bool) -> node_files.Common:
+        """With the folders of a host."""
+        at = self._at(post)
+        return replace(
+            common,
+            history_folder=f"{at}/{layout.HISTORY}",
+            data_folder=f"{at}/{layout.DATA}" if common.durable else None,
+            control_folder=f"{at}/{layout.CONTROL}" if with_faults else None,
+        )
 
     @property
     def observer(self) -> Observer:
@@ -183,6 +208,28 @@ class Crew:
             self._receive(0.1)
         self.check()
 
+    # Faults
+
+    def arm(self, plan: FaultPlan) -> None:
+        """Every host gets what is to be done there."""
+        todo: dict[str, list[dict[str, object]]] = {post.name: [] for post in self._posts}
+        for step in steps(plan):
+            post = self._places[step.node]
+            todo[post.name].append(faulting.request(step, self._at(post), step.node in self._brokers))
+        for answer in [post.station.ask("arm", steps=todo[post.name]) for post in self._posts]:
+            answer.get()
+
+    def release(self) -> dict[str, float]:
+        """From now on faults happen; by client, the time of its host from which theirs count."""
+        answers = {post.name: post.station.ask("release") for post in self._posts}
+        began_s = {name: answer.get()["began_s"] for name, answer in answers.items()}
+        return {client.name: began_s[self._places[client.name].name] for client in self._clients}
+
+    def struck(self) -> list[Struck]:
+        """What has been done of them since it was asked last."""
+        found, self._struck = self._struck, []
+        return found
+
     # The end
 
     def stop(self) -> list[str]:
@@ -194,7 +241,20 @@ class Crew:
             except LabError as error:
                 problems.append(f"{post.name}: {error}")
         self._receive(0)
+        problems += self._remove_passing()
         return [*problems, *self._site.gather(self.folder, clear=True)]
+
+    def _remove_passing(self) -> list[str]:
+        """Before the folder gets its name."""
+        problems = []
+        posts = [post for post in self._posts if not post.station.is_lost]
+        paths = [(post, f"{self._at(post)}/{name}") for post in posts for name in sorted(self._passing)]
+        for post, answer in [(post, post.station.ask("remove", path=path)) for post, path in paths]:
+            try:
+                answer.get()
+            except LabError as error:
+                problems.append(f"{post.name}: {error}")
+        return problems
 
     def leave(self) -> list[str]:
         """For somebody who wants to look: all goes on running until the next run or `labctl destroy`."""
@@ -242,6 +302,11 @@ class Crew:
             return
 
     def _take(self, news: News) -> None:
+        if isinstance(news, Struck):
+            self._struck.append(news)
+            if news.error:
+                self._faults.append(CrewError(f"a fault of {news.node} could not be done: {news.error}"))
+            return
         if isinstance(news, Lost):
             self._faults.append(HostLost(f"host {news.host} is lost: {news.why}"))
             return

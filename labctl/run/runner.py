@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,30 +21,21 @@ from client.scenarios.stage import Disruption
 from labctl.checks.repetition import Judged
 from labctl.exits import LabError
 from labctl.experiment import client_processes
-from labctl.experiment.client_processes import Instructions, OutputLine, TransactionLine
-from labctl.experiment.experiment import Links
+from labctl.experiment.cell import Links
+from labctl.experiment.client_processes import Instructions, TransactionLine
 from labctl.experiment.schedule import Unit
+from labctl.faults.plan import FaultPlan
 from labctl.host.machine import stolen_share
-from labctl.overlay import launch
 from labctl.results import accounts, layout
 from labctl.results.documents import write_json
 from labctl.results.writing import now
-from labctl.retry import look_until
-from labctl.run.crew import Crew, CrewError, StartedClient
+from labctl.run import faulting
+from labctl.run.crew import Crew, CrewError
 from labctl.run.places import Site
+from labctl.run.play import Progress, RepetitionPlay, Watch
 from labctl.topology import Topology, standard
 
-READY_S = 60.0
-"""For all clients to be ready."""
-SILENCE_S = 60.0
-"""Longest time without news of a coordinator."""
-END_S = 30.0
-"""For the last words, and for everybody to leave."""
-REST_S = 3.0
-"""For brokers to come to rest when all transactions are over."""
-POLL_S = 0.25
-RATE_WINDOW = 20
-"""The latest transactions, whose latency and rate the live view shows."""
+__all__ = ["Job", "Progress", "Ran", "Watch", "bring_up", "crew_of", "given_to_clients", "run"]
 
 
 class Job(Struct, frozen=True):
@@ -61,19 +52,8 @@ class Job(Struct, frozen=True):
     history_detail: str = "transactions"
     ends_at_fault: bool = False
     """A calibration knows enough when the first transaction has gone wrong."""
-
-
-class Progress(Struct, frozen=True):
-    phase: str
-    done: int = 0
-    total: int = 0
-    rate: float | None = None
-    """Transactions per second, lately."""
-    latency_ms: float | None = None
-
-
-Traffic = dict[str, int | None]
-Watch = Callable[[Progress], None]
+    plan: FaultPlan | None = None
+    """Faults that happen while transactions are counted; then these go on until its end."""
 
 
 class Ran(Struct, frozen=True):
@@ -94,14 +74,17 @@ def run(
     with crew_of(job, folder, site, keep_on_failure) as crew:
         before = _processor_time(site)
         addresses, proof = bring_up(crew, job, watch)
-        play = _Play(crew, given_to_clients(job), job, addresses, watch)
+        play = RepetitionPlay(crew, given_to_clients(job), addresses, watch, job.plan, job.ends_at_fault)
         records = play.run()
         stolen = _stolen(before, _processor_time(site))
     _keep_rates(folder)
     _write_lines(folder / layout.TRANSACTIONS, records)
     write_json(folder / layout.MESSAGES, play.messages)
     description = _description(job, started, proof, play, stolen)
-    write_json(folder / layout.CELL, {**description, "measured": accounts.measured(folder)})
+    measured = accounts.measured(folder)
+    if job.plan is not None:
+        measured[layout.TRANSACTIONS] = len(records)
+    write_json(folder / layout.CELL, {**description, "measured": measured})
     return Ran(tuple(records), time.monotonic() - began)
 
 
@@ -130,7 +113,8 @@ def bring_up(
     """Everybody is started: where brokers are, and how long an event took over each link."""
     tree, given = _tree(job), given_to_clients(job)
     watch(Progress("starting brokers"))
-    addresses = crew.start_brokers(tree, job.history_detail)
+    durable = job.unit.cell.durable
+    addresses = crew.start_brokers(tree, job.history_detail, durable, with_faults=job.plan is not None)
     watch(Progress("probing links"))
     proof = crew.observer.prove(tree, addresses)
     for client in client_processes.cast(job.unit.cell):
@@ -181,128 +165,18 @@ def given_to_clients(job: Job) -> Instructions:
         disruption=job.disruption if is_disruption else None,
         history_detail=job.history_detail,
     )
+    if job.plan is not None:
+        given = faulting.endless(given, job.plan)
     if job.links is None:
         return given
     return msgspec.structs.replace(given, delay=job.links.client(cell.stalls, job.unit.seed))
 
 
-class _Play:
-    """From ready to the last word."""
-
-    def __init__(
-        self, crew: Crew, given: Instructions, job: Job, addresses: dict[str, str], watch: Watch
-    ) -> None:
-        self._crew = crew
-        self.given = given
-        self._job = job
-        self._addresses = addresses
-        self._watch = watch
-        self._points: dict[str, set[str]] = {}
-        self._ended: list[tuple[float, float | None]] = []
-        """When transactions ended, and their latency."""
-        self._final: list[TransactionLine] = []
-        self._summaries: dict[str, dict[str, Any]] = {}
-        self._is_stopped = False
-        self._total = (given.transactions + given.warm_up) * given.cell.copies
-        self.messages: dict[str, Traffic] = {}
-        self.counting_s = 0.0
-
-    def run(self) -> list[TransactionLine]:
-        self._watch(Progress("waiting for clients"))
-        self._reach("ready", READY_S)
-        if self.given.warm_up:
-            self._go()
-            self._reach("warm", SILENCE_S)
-        before = self._count()
-        began = time.monotonic()
-        self._go()
-        self._reach("counted", SILENCE_S)
-        self.counting_s = time.monotonic() - began
-        self.messages = {n: _minus(after, before[n]) for n, after in self._count().items() if n in before}
-        self._watch(Progress("collecting", self._total, self._total))
-        _keep_tables(self._crew, self._addresses)
-        self._go()
-        self._finish()
-        return sorted(self._final, key=lambda record: (record.copy, record.number))
-
-    def _go(self) -> None:
-        for member in self._crew.coordinators:
-            member.tell("go")
-
-    def _reach(self, point: str, silence_s: float) -> None:
-        """Until every coordinator has come there."""
-        self._until(
-            lambda: len(self._points.get(point, ())) == len(self._crew.coordinators), silence_s, point
-        )
-
-    def _finish(self) -> None:
-        self._until(lambda: len(self._summaries) == len(self._crew.coordinators), END_S, "its last word")
-        self._crew.wait(END_S)
-
-    def _until(self, reached: Callable[[], bool], silence_s: float, what: str) -> None:
-        deadline = time.monotonic() + silence_s
-        while not reached():
-            for member, line in self._crew.news(POLL_S):
-                self._take(member, line)
-                deadline = time.monotonic() + silence_s
-            self._crew.check()
-            if time.monotonic() > deadline:
-                raise CrewError(
-                    f"no news for {silence_s:g} s while waiting for {what!r} of {self._awaited(what)} "
-                    f"(logs: {self._crew.folder / 'nodes'})"
-                )
-
-    def _awaited(self, point: str) -> str:
-        there = self._points.get(point, set())
-        return ", ".join(m.client.name for m in self._crew.coordinators if m.client.name not in there)
-
-    def _take(self, member: StartedClient, line: OutputLine) -> None:
-        if line.summary is not None:
-            self._summaries[member.client.name] = line.summary
-        elif line.event == "transaction":
-            self._note(line)
-        elif line.event:
-            self._points.setdefault(line.event, set()).add(member.client.name)
-        elif line.transaction is not None:
-            self._final.append(client_processes.record(line, self.given, member.client))
-
-    def _note(self, line: OutputLine) -> None:
-        self._ended.append((time.monotonic(), line.latency_ms))
-        if line.wrong and self._job.ends_at_fault and not self._is_stopped:
-            self._is_stopped = True
-            for member in self._crew.coordinators:
-                member.tell("stop")
-        self._watch(
-            Progress("running", len(self._ended), self._total, *_recently(self._ended[-RATE_WINDOW:]))
-        )
-
-    def _count(self) -> dict[str, Traffic]:
-        answers = self._crew.observer.ask(self._addresses)
-        counted: dict[str, Traffic] = {}
-        for broker, answer in answers.items():
-            if isinstance(answer, str):
-                raise CrewError(f"broker {broker} does not answer: {answer}")
-            counted |= client_processes.counted(broker, answer)
-        return counted
-
-
-def _recently(ended: list[tuple[float, float | None]]) -> tuple[float | None, float | None]:
-    """Rate and mean latency."""
-    known = [latency for _, latency in ended if latency is not None]
-    span_s = ended[-1][0] - ended[0][0]
-    rate = (len(ended) - 1) / span_s if span_s > 0 else None
-    return rate, sum(known) / len(known) if known else None
-
-
-def _minus(after: Traffic, before: Traffic) -> Traffic:
-    return {name: None if value is None else value - (before[name] or 0) for name, value in after.items()}
-
-
 def _description(
-    job: Job, started: str, proof: dict[str, float], play: _Play, stolen: dict[str, float]
+    job: Job, started: str, proof: dict[str, float], play: RepetitionPlay, stolen: dict[str, float]
 ) -> dict[str, Any]:
     unit = job.unit
-    return {
+    described = {
         "cell": unit.cell.id,
         "parameters": unit.cell.parameters(),
         "wait_ms": job.wait_ms,
@@ -319,28 +193,9 @@ def _description(
         "steal": stolen,
         "load_average": os.getloadavg()[0],
     }
-
-
-def _keep_tables(crew: Crew, addresses: dict[str, str]) -> None:
-    """While all clients are there: afterwards nothing could be said about how events would be routed.
-
-    Brokers forget a transaction a moment after its coordinator knows its outcome. What is still there after a
-    while was left behind, and is kept for the checks to find.
-    """
-    answers = look_until(
-        lambda seen: not any(_is_open(answer) for answer in seen.values()),
-        lambda: crew.observer.ask(addresses, dump=True),
-        REST_S,
-        launch.POLL_S,
-    )
-    for broker, answer in answers.items():
-        if isinstance(answer, str):
-            raise CrewError(f"broker {broker} does not show its tables: {answer}")
-        write_json(crew.folder / layout.TABLES / f"{broker}.json", answer)
-
-
-def _is_open(answer: dict[str, Any] | str) -> bool:
-    return isinstance(answer, dict) and any(answer["open"].values())
+    if play.faulting is None:
+        return described
+    return {**described, "transactions": play.counted, **play.faulting.description()}
 
 
 def _keep_rates(folder: Path) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from labctl.exits import LabError
+from labctl.faults.steps import Phase
 
 REQUEST_S = 30.0
 """For an agent to answer; stopping processes, which takes longest, has its own limits inside."""
@@ -59,7 +60,17 @@ class Lost(Struct, frozen=True):
     why: str
 
 
-News = Said | ProcessEnd | Lost
+class Struck(Struct, frozen=True):
+    """A step of a fault has been done, or could not be."""
+
+    fault: int
+    phase: Phase
+    node: str
+    time_s: float
+    error: str
+
+
+News = Said | ProcessEnd | Lost | Struck
 
 
 class Answer:
@@ -160,6 +171,8 @@ class Station:
             self._hello.arrived.put(message)
         elif "line" in message:
             self._inbox.put(Said(message["line"], message["text"]))
+        elif "fault" in message:
+            self._inbox.put(msgspec.convert(message, Struck))
         elif "ended" in message:
             self._inbox.put(ProcessEnd(message["ended"], message["code"], message["last"]))
         else:

@@ -13,6 +13,7 @@
     runner.py     run a program in a world, and judge it
     snapshot.py   the state of brokers and clients as plain values
 
+    crashes/      crashes of simulated machines, and what is left after them
     programs/     what simulated clients do
     recorded/     real runs, whose arrivals drive the same cores
     search/       looking for schedules that go wrong

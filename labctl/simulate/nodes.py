@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from broker.core import Broker
@@ -40,7 +40,7 @@ class BrokerNode:
         clock = SimClock(world, world.soon, lambda: world.time_at(broker))
         self.transit: Transit[Peer] = Transit(self.core, self, clock, QUEUE_BYTES_MAX)
         for hop in broker.neighbours:
-            self.transit.peers[hop] = world.make_peer(hop)
+            self.transit.add(world.make_peer(hop))
 
     def announce(self) -> None:
         self.transit.perform(self.core.start())
@@ -56,7 +56,7 @@ class BrokerNode:
         end = self._world.connected(self, hop)
         peer = self.transit.peers[hop]
         end.context = peer
-        self.transit.gate.submit((), self._say_hello, end, peer)
+        self.transit.gate.submit(self._say_hello, end, peer)
 
     def _say_hello(self, end: End, peer: Peer) -> None:
         broker = self.broker
@@ -104,21 +104,26 @@ class BrokerNode:
         elif not hello.received:
             if peer is not None:
                 self.gone(hop, peer.incarnation, "another client has come by that name")
-            transit.peers[hop] = peer = self._world.make_peer(hop)
-            self._attach(end, peer, hello.incarnation, 0, True)
-            transit.handle(hop, ClientArrived(hello.incarnation))
+            peer = self._world.make_peer(hop)
+            transit.add(peer)
+            attach = self._attaching(end, peer, hello.incarnation, 0, True)
+            transit.handle(hop, ClientArrived(hello.incarnation), attach)
 
     def _attach(self, end: End, peer: Peer, incarnation: int, received: int, answers: bool) -> None:
         """In turn: then all that it said on an earlier connection has been processed."""
+        self.transit.gate.submit(self._attaching(end, peer, incarnation, received, answers))
 
+    def _attaching(
+        self, end: End, peer: Peer, incarnation: int, received: int, answers: bool
+    ) -> Callable[[], None]:
         def attach() -> None:
             broker = self.broker
             welcome = Welcome(broker.id, broker.incarnation, peer.link.processed, broker.limits)
+            self.transit.met(peer, incarnation)
             self.transit.resume(peer, end, received, welcome if answers else None)
             end.context = peer
-            peer.incarnation = incarnation
 
-        self.transit.gate.submit((), attach)
+        return attach
 
     def lost(self, end: End) -> None:
         peer = end.context
@@ -134,9 +139,8 @@ class BrokerNode:
         """A client's session has ended, if it has not before."""
         peer = self.transit.peers.get(hop)
         if peer is not None and peer.incarnation == incarnation:
-            del self.transit.peers[hop]
             self._world.account.forget((self.hop, hop, incarnation), (hop, self.hop, incarnation))
-            peer.forget(self.transit.release)
+            self.transit.remove(peer)
             self.transit.handle(hop, ClientGone(reason))
             self.transit.flush()
 

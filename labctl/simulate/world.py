@@ -302,7 +302,7 @@ class World:
         return self.now if clock is None else clock.offset_s + clock.rate * self.now
 
     def _let_out(self, broker: Broker, ready: Ready) -> None:
-        self._gates[broker.id].submit(ready.entries, self._carry_out, broker.id, ready)
+        self._gates[broker.id].submit(self._carry_out, broker.id, ready)
 
     def _carry_out(self, broker: str, ready: Ready) -> None:
         if ready.sends:

@@ -22,6 +22,7 @@ COMMANDS = [
     ["doctor"],
     ["overlay", "up"],
     ["overlay", "status"],
+    ["overlay", "restart"],
     ["overlay", "down"],
     ["overlay", "list"],
     ["bench"],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +63,20 @@ def test_the_programs_print_what_the_readme_says(tmp_path: Path) -> None:
         assert seen.returncode == 0, seen.stderr
     finally:
         assert labctl(down, tmp_path).returncode == 0
+
+
+def test_a_durable_broker_can_be_killed_as_the_readme_says(tmp_path: Path) -> None:
+    (block,) = [block for block in blocks("sh") if "kill -9" in block]
+    up, _, restart = [line.partition("#")[0] for line in block.splitlines()]
+    try:
+        assert labctl(up, tmp_path).returncode == 0
+        status = json.loads(labctl(".venv/bin/labctl overlay status --json", tmp_path).stdout)
+        (pid,) = [broker["pid"] for broker in status["brokers"] if broker["broker"] == "b2"]
+        os.kill(pid, signal.SIGKILL)
+        done = labctl(restart, tmp_path)
+        assert re.fullmatch(r"b2 runs again: \d+ entries recovered in \d\.\d{3} s\n", done.stdout), done
+    finally:
+        assert labctl(".venv/bin/labctl overlay down", tmp_path).returncode == 0
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:

@@ -163,7 +163,16 @@ def test_our_code_runs_on_a_host_that_has_nothing_else(tmp_path: Path) -> None:
         "labctl/locks.py",
         *(
             f"labctl/host/{name}.py"
-            for name in ("__init__", "agent", "launcher", "machine", "ports", "processes", "whole_lines")
+            for name in (
+                "__init__",
+                "agent",
+                "disturbances",
+                "launcher",
+                "machine",
+                "ports",
+                "processes",
+                "whole_lines",
+            )
         ),
     }
 

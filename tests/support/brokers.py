@@ -46,14 +46,16 @@ def wait_for(what: str, condition: Callable[[], Any], deadline_s: float = DEADLI
 class Process:
     """One `python -m broker`, with what it writes in two files beside its configuration."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, command: Sequence[str] = (), **variables: str) -> None:
+        """`command`: instead of `python -m broker --config`; `variables`: in its environment, beside ours."""
         self.config = config
         self.log_file = config.with_suffix(".log")
         self.error_file = config.with_suffix(".err")
         with open(self.log_file, "ab") as out, open(self.error_file, "ab") as err:
             self.child = subprocess.Popen(
-                [*COMMAND, str(config)],
+                [*(command or COMMAND), str(config)],
                 cwd=PROJECT,
+                env={**os.environ, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -121,9 +123,9 @@ class Overlay:
     def errors(self, name: str) -> str:
         return self.process(name).errors()
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, command: Sequence[str] = (), **variables: str) -> None:
         """Start it, for the first time or again; its log goes on."""
-        self._processes[name] = Process(self._configs[name])
+        self._processes[name] = Process(self._configs[name], command, **variables)
 
     def signal(self, name: str, number: int) -> None:
         os.kill(self.pid(name), number)
@@ -179,12 +181,14 @@ def brokers(
     limits: Settings | None = None,
     delays: Mapping[Link, Settings] | None = None,
     settings: Settings | None = None,
+    durable: str = "",
     start: bool = True,
 ) -> Iterator[Overlay]:
     """A running overlay, all links up; without links and names it is one broker, b1.
 
     `clients` is the emulated delay towards clients, `delays` that of a link from its first to its second
-    broker, `settings` what stands at the top of every file. With `start=False` nothing is started.
+    broker, `settings` what stands at the top of every file. With `durable`, a mode, every broker has a data folder, as
+    `data_folder` says. With `start=False` nothing is started.
     """
     edges = list(links)
     ids = sorted({*names, *(name for edge in edges for name in edge)}) or ["b1"]
@@ -192,6 +196,8 @@ def brokers(
     configs = {}
     for name in ids:
         top = {"id": name, "listen": addresses[name], **(settings or {})}
+        if durable:
+            top |= {"durable": durable, "data": str(data_folder(folder, name)), "overlay": folder.name}
         near = []
         for other in neighbours(name, edges):
             address = {"address": addresses[other]} if (name, other) in edges else {}
@@ -212,6 +218,11 @@ def brokers(
     for name in overlay.names:
         if (folder / f"{name}.err").exists():
             assert "Traceback" not in (folder / f"{name}.err").read_text(errors="replace"), name
+
+
+def data_folder(folder: Path, name: str) -> Path:
+    """Of a broker whose file is in this folder."""
+    return folder / f"{name}.data"
 
 
 def free_addresses(count: int) -> list[str]:

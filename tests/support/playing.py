@@ -48,13 +48,22 @@ class Playing:
     """A copy of a scenario; its roles run in this loop, except for those that are played elsewhere."""
 
     def __init__(
-        self, result: Path, scenario: str, homes: Homes, options: Options, elsewhere: str = ""
+        self,
+        result: Path,
+        scenario: str,
+        homes: Homes,
+        options: Options,
+        elsewhere: str = "",
+        copy: str = "",
+        **settings: float,
     ) -> None:
+        """`copy` tells this copy from others of the same approach; `settings` are those of its clients."""
         self._result = result
         self._scenario = scenario
         self._homes = homes
         self._options = options
-        self._suffix = f"@{options.approach}"
+        self._suffix = f"@{options.approach}{copy}"
+        self._settings = settings
         self.elsewhere = elsewhere
         module = SCENARIOS[scenario]
         agents = sum(role.startswith("A") for role in homes)
@@ -95,14 +104,15 @@ class Playing:
             on_delivery=role.deliver,
             on_tcm=role.on_tcm,
             history=self._result / f"{role.name}.jsonl",
+            **self._settings,
         )
         self.sessions[name] = await session.__aenter__()
         await role.run(Stage(session, session, time.monotonic, session.call_later))
 
-    async def start_elsewhere(self) -> asyncio.subprocess.Process:
-        """The role that is played by a process of its own."""
+    async def start_elsewhere(self, life: str = "") -> asyncio.subprocess.Process:
+        """The role that is played by a process of its own; each life of it has its own history."""
         name, options = self.elsewhere, self._options
-        history = self._result / f"{name}{self._suffix}.jsonl"
+        history = self._result / f"{name}{self._suffix}{life}.jsonl"
         arguments: dict[str, Any] = {
             "scenario": self._scenario,
             "role": name,
@@ -111,6 +121,7 @@ class Playing:
             "approach": options.approach,
             "transactions": options.transactions,
             "history": history,
+            **{name.replace("_", "-"): value for name, value in self._settings.items()},
         }
         return await asyncio.create_subprocess_exec(
             sys.executable,
@@ -119,6 +130,7 @@ class Playing:
             *(str(part) for key, value in arguments.items() for part in (f"--{key}", value)),
             cwd=PROJECT,
             stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL if life else None,  # of a second life nobody expects much
         )
 
     async def close(self) -> None:

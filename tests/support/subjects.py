@@ -27,8 +27,10 @@ TESTED_BY = {
     },
     "broker.gate": {
         "broker/gate/test_gate.py": "clock",
+        "broker/gate/test_transit.py": "outgoing parties",
         "labctl/simulate/test_linked.py": "channel cutter holding",
     },
+    "broker.journal": {"broker/journal/test_folder.py": "contents making"},
     "broker.matching": {"broker/matching/test_index_oracle.py": "holes"},
     "broker.node": {
         "broker/test_process.py": "garbage",
@@ -75,8 +77,12 @@ TESTED_BY = {
         "labctl/experiment/test_experiment.py": "by_name",
     },
     "labctl": {"labctl/bench/test_bench.py": "workers", "labctl/test_yamlfile.py": "yamlfaults"},
-    "labctl.bench": {"labctl/bench/test_bench.py": "bitset chain history_cost matching rest transactions"},
-    "labctl.bench.ends": {"labctl/bench/test_bench.py": "bare events library meters mosquitto relay roles"},
+    "labctl.bench": {
+        "labctl/bench/test_bench.py": "bitset chain durability history_cost matching recovery rest transactions"
+    },
+    "labctl.bench.ends": {
+        "labctl/bench/test_bench.py": "bare confirmed disk events library mosquitto relay roles servers"
+    },
     "labctl.commands": {
         "labctl/bench/test_bench.py": "bench",
         "labctl/overlay/test_local.py": "overlay",
@@ -94,13 +100,12 @@ TESTED_BY = {
         "labctl/bench/test_rounds.py": "machine",
     },
     "labctl.report.judgement": {"labctl/report/test_pipeline.py": "origins verdicts"},
-    "labctl.report.pages": {"labctl/report/pages/test_pages.py": "figures summary"},
     "labctl.results": {
         "labctl/checks/test_repetition.py": "accounts",
         "labctl/conduct/test_conductor.py": "layout",
         "labctl/report/judgement/test_parts.py": "reading",
     },
-    "labctl.run": {"labctl/run/test_runner.py": "observer"},
+    "labctl.run": {"labctl/run/test_runner.py": "observer play"},
     "labctl.simulate": {
         "client/core/test_transactions.py": "clients tasks",
         "client/scenarios/test_cases.py": "stage",

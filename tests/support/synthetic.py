@@ -19,7 +19,7 @@ from broker.protocol import events
 from labctl import topology
 from labctl.conduct import calibrations
 from labctl.conduct.wait_search import CONFIDENCE, Calibration, Trial, TrialTransaction, upper_bound
-from labctl.experiment.experiment import Cell, Links
+from labctl.experiment.cell import Cell, Links
 from labctl.report.judgement import claims
 from labctl.results import accounts
 

@@ -30,7 +30,7 @@ from broker.protocol.dtx import (
 )
 from broker.protocol.events import BEGUN, VOTED
 from broker.protocol.filters import FilterError
-from broker.protocol.hops import Hop, client_hop
+from broker.protocol.hops import Hop, client_hop, for_client
 from broker.protocol.limits import LimitExceeded, check_filter_within, check_publication
 from broker.protocol.messages import Operation
 from broker.protocol.vocabulary import ISOLATED, NO_KEY
@@ -64,11 +64,11 @@ class Dtx(Machine):
             Begin: self._begin_for_client,
             TxRequest: self._request,
             TxPublish: self._publish,
-            TxAck: lambda client, message: self._ack(client_hop(client), message),
-            Prepare: lambda client, message: self._prepare(client_hop(client), message),
+            TxAck: for_client(self._ack),
+            Prepare: for_client(self._prepare),
             Commit: self._commit_for_client,
-            Abort: lambda client, message: self._abort(client_hop(client), message),
-            Ended: lambda client, message: self.decisions.ended(client_hop(client), message),
+            Abort: for_client(self._abort),
+            Ended: for_client(self.decisions.ended),
         }
         self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
             Begin: self._begin,

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from broker.matching.records import Record
 from broker.protocol.events import STEPS_VOID
-from broker.protocol.hops import Hop, client_hop, name_of
+from broker.protocol.hops import Hop, client_hop, for_client, name_of
 from broker.protocol.messages import Operation
 from broker.protocol.stx import (
     Before,
@@ -63,7 +63,7 @@ class Stx(Machine):
             StepPrepare: self._term_from_client,
             StepCommit: self._term_from_client,
             StepAbort: self._decisions.abort_from_client,
-            StepEnded: lambda client, message: self._decisions.ended(client_hop(client), message),
+            StepEnded: for_client(self._decisions.ended),
         }
         self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
             Step: self._step_from_broker,

@@ -88,6 +88,8 @@ class Loaded(Coordinator):
             return
         await self.command("play")
         for round_ in range(1, self.options.rounds + 1):
+            if self._is_winding_up:
+                break
             await self._until("mark", round_)
             await self.command("busy")
             await super()._work_until(min(last, self._next + self.options.instances))

@@ -44,6 +44,8 @@ ANSWERS = frozenset({Joined, Accepted, Settled})
 class BareClient:
     def __init__(self, name: str, on_messages: Callable[[list[AnyMessage]], None]) -> None:
         self._name = name
+        self._incarnation = time.time_ns()
+        self._broker_incarnation = 0
         self._on_messages = on_messages
         self.channel = Channel(name, Delay(), SILENCE_S)
         self._answered = asyncio.Event()
@@ -53,9 +55,23 @@ class BareClient:
         self.room = asyncio.Event()
 
     async def connect(self, where: str) -> None:
+        await self._dial(where)
+        await self._answer()  # joined
+
+    async def _dial(self, where: str) -> None:
         host, port = parse_address(where)
         await asyncio.get_running_loop().create_connection(lambda: Stream(self), host, port)
-        await self._answer()  # joined
+
+    async def go_away(self) -> None:
+        """Without a word, as if the connection were lost."""
+        stream = self.channel.stream
+        assert isinstance(stream, Stream)
+        stream.abort()
+        await stream.closed
+
+    async def come_back(self, where: str) -> None:
+        """The broker goes on where this end's knowledge ends."""
+        await self._dial(where)
 
     async def request(self, kind: Kind, **constraints: Any) -> None:
         await self._ask(Request(1, kind, make_filter(constraints)))
@@ -80,8 +96,9 @@ class BareClient:
         if frame is not None:
             stream.write(frame)
 
-    def send_one(self, message: bytes) -> None:
-        frame = self.channel.link.pass_on(message, 1)
+    def send_at_once(self, messages: bytes, count: int = 1) -> None:
+        """Few enough to fit into the window."""
+        frame = self.channel.link.pass_on(messages, count)
         if frame is not None and self.channel.stream is not None:
             self.channel.stream.write(frame)
 
@@ -98,13 +115,17 @@ class BareClient:
     # The owner's side of a stream
 
     def stream_opened(self, stream: Stream) -> None:
-        stream.say(Hello(PROTOCOL_VERSION, "client", self._name, "", time.time_ns(), 0, 0, "all"))
+        lives = (self._incarnation, self._broker_incarnation)
+        stream.say(
+            Hello(PROTOCOL_VERSION, "client", self._name, "", *lives, self.channel.link.processed, "all")
+        )
 
     def frame_received(self, stream: Stream, first: int, processed: int, body: bytes) -> None:
         messages = wire.decode(body)
         if first == 0:
             for message in messages:
                 if isinstance(message, Welcome):
+                    self._broker_incarnation = message.incarnation
                     self.channel.attach(stream, message.received)
                 elif isinstance(message, Goodbye):
                     self._refusal = message.reason
@@ -163,7 +184,7 @@ async def echo(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
 
     def arrived(messages: list[AnyMessage]) -> None:
         if type(messages[0]) is Publish:
-            client.send_one(next(pongs))
+            client.send_at_once(next(pongs))
 
     client = BareClient("echo", arrived)
     await client.connect(arguments["address"])
@@ -184,7 +205,7 @@ async def ping(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
             meter.arrived()
 
     client = BareClient("ping", arrived)
-    meter = TripMeter(len(pings), lambda number: client.send_one(pings[number]))
+    meter = TripMeter(len(pings), lambda number: client.send_at_once(pings[number]))
     await client.connect(arguments["address"])
     await client.request("adv", process="ping")
     await client.request("sub", process="pong")

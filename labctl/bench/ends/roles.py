@@ -89,21 +89,26 @@ def _history(arguments: dict[str, Any], client: str) -> dict[str, Any]:
 
 
 async def engine(arguments: dict[str, Any], ready: Ready) -> dict[str, Any]:
-    """One transaction after the other, as many as asked for."""
+    """As many transactions as asked for, one after the other or so many at a time."""
     async with connect(arguments["address"], client_id="E", **_history(arguments, "E")) as session:
         await settle_in(session, "E")
         await ready({})
         taken: list[float] = []
         warm = int(arguments["transactions"] * WARM_UP_SHARE)
         began, aborted = 0.0, 0
-        for number in range(arguments["transactions"] + warm):
-            started = perf_counter()
-            if number == warm:
-                began = started
-            aborted += await _dispatch_at_last(
-                session, arguments["protocol"], f"{arguments['salt']}-{number}"
-            )
-            taken.append(perf_counter() - started)
+        numbers = iter(range(arguments["transactions"] + warm))
+
+        async def one_after_the_other() -> None:
+            nonlocal began, aborted
+            for number in numbers:
+                started = perf_counter()
+                if number == warm:
+                    began = started
+                name = f"{arguments['salt']}-{number}"
+                aborted += await _dispatch_at_last(session, arguments["protocol"], name)
+                taken.append(perf_counter() - started)
+
+        await asyncio.gather(*(one_after_the_other() for _ in range(arguments["in_flight"])))
         seconds = perf_counter() - began
         counted = taken[warm:]
         return {

@@ -4,6 +4,6 @@
     overlay.py   the status of an overlay
     run.py       an experiment while it runs
 
-May import: labctl, labctl.conduct, labctl.experiment, labctl.overlay, labctl.run, labctl.testbeds.labs,
+May import: labctl, labctl.conduct, labctl.experiment, labctl.faults, labctl.overlay, labctl.run, labctl.testbeds.labs,
 labctl.testbeds.providers.
 """

@@ -19,6 +19,7 @@ BROKER_COLUMNS = (
     "clients",
     "srt",
     "prt",
+    "journal",
 )
 LINK_COLUMNS = ("at", "to", "kind", "state", "queued", "messages", "unacked", "sent", "received", "flags")
 
@@ -43,7 +44,7 @@ def _broker_row(broker: BrokerStatus) -> tuple[object, ...]:
     document = broker.status
     if document is None:
         state = "does not answer" if broker.alive else "not running"
-        return (broker.broker, broker.address, _pid(broker), state, *(None,) * 7)
+        return (broker.broker, broker.address, _pid(broker), state, *(None,) * 8)
     # A broker takes its first sample after a second; until then there is nothing to show.
     vitals, counts = document["vitals"] or {}, document["counts"]
     return (
@@ -58,7 +59,22 @@ def _broker_row(broker: BrokerStatus) -> tuple[object, ...]:
         counts["clients"],
         counts["srt"],
         counts["prt"],
+        _journal(document.get("journal")),
     )
+
+
+def _journal(journal: dict[str, Any] | None) -> str | None:
+    """Its mode, and how many entries would have to be done again."""
+    return None if journal is None else f"{journal['mode']}, {journal['behind_snapshot']} behind"
+
+
+def recovered(journal: dict[str, Any]) -> str:
+    """What a broker that was started again says of it."""
+    found = journal["recovered"]
+    if found is None:
+        return "runs; its data folder was empty"
+    snapshot = "a snapshot and " if found["snapshot"] else ""
+    return f"runs again: {snapshot}{found['entries']} entries recovered in {found['seconds']:.3f} s"
 
 
 def _pid(broker: BrokerStatus) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from labctl.conduct.conductor import RunOrder, RunView
 from labctl.experiment import client_processes, experiment, schedule
 from labctl.experiment.schedule import Unit
+from labctl.faults.plan import FaultPlan
 from labctl.output import Output, is_terminal
 from labctl.run.runner import Progress, Ran
 
@@ -35,7 +36,7 @@ def show_experiments(out: Output) -> None:
 def _varied(cells: tuple[Any, ...]) -> list[str]:
     """The axes with more than one value."""
     found = []
-    for axis in cells[0].parameters():
+    for axis in dict.fromkeys(axis for cell in cells for axis in cell.parameters()):
         values = list(dict.fromkeys(getattr(cell, axis) for cell in cells if getattr(cell, axis) is not None))
         if len(values) > 1:
             found.append(f"{axis} {'/'.join(map(_shown, values))}")
@@ -49,10 +50,9 @@ def _shown(value: object) -> str:
 
 
 def show_plan(out: Output, what: RunOrder) -> None:
-    with_delay = what.links is not None
     rows = []
     for cell in what.cells:
-        one_s = schedule.estimate_s(cell, what.profile, what.disruption, with_delay)
+        one_s = what.estimate_s(cell)
         rows.append(
             (
                 cell.id,
@@ -65,6 +65,7 @@ def show_plan(out: Output, what: RunOrder) -> None:
     waiting = [cell for cell in what.cells if cell.waits]
     calibration_s = sum(schedule.calibration_s(cell, what.profile, what.repetitions) for cell in waiting)
     total_s = sum(row[-1] for row in rows) + calibration_s
+    plans = _plans(what)
     out.document(
         {
             "experiment": what.name,
@@ -76,6 +77,7 @@ def show_plan(out: Output, what: RunOrder) -> None:
             "calibrations": len(waiting),
             "calibration_s": round(calibration_s, 1),
             "estimate_s": round(total_s, 1),
+            **({"faults": {label: plan.document() for label, plan in plans.items()}} if plans else {}),
         }
     )
     if out.json:
@@ -86,6 +88,24 @@ def show_plan(out: Output, what: RunOrder) -> None:
         f"{len(waiting)} calibrations, about {duration(calibration_s)} where none is stored; "
         f"about {duration(total_s)} in all (an estimate, not a measurement)"
     )
+    for labels, lines in _alike(plans).items():
+        out.say(f"\nfaults in {labels}:")
+        for line in lines:
+            out.say(f"  {line}")
+
+
+def _plans(what: RunOrder) -> dict[str, FaultPlan]:
+    """By repetition, where there are faults."""
+    found = {unit.label: what.plan(unit) for unit in sorted(what.units(), key=lambda unit: unit.key)}
+    return {label: plan for label, plan in found.items() if plan is not None}
+
+
+def _alike(plans: Mapping[str, FaultPlan]) -> dict[str, list[str]]:
+    """The same faults only once, with all repetitions that have them."""
+    labels: dict[tuple[str, ...], list[str]] = {}
+    for label, plan in plans.items():
+        labels.setdefault(tuple(plan.lines()), []).append(label)
+    return {", ".join(names): list(lines) for lines, names in labels.items()}
 
 
 @contextmanager

@@ -17,10 +17,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from labctl import yamlfile
 from labctl.exits import UsageProblem
+from labctl.experiment.cell import Cell
 from labctl.experiment.experiment import (
     ApproachName,
     BrokerCount,
-    Cell,
     CopyCount,
     InFlight,
     LoadName,

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from client.scenarios.approaches import APPROACHES, approach_of
 from labctl.checks.verdict import Answer, worst
 from labctl.report.judgement.claims import Judgement, MeasuredCell
+from labctl.report.judgement.disturbed import Disturbed
 from labctl.report.judgement.shapes import METRICS
 from labctl.report.judgement.stats import Estimate, Resampler
 
@@ -81,13 +82,14 @@ class CellResult(Struct):
         extra += ["stalls"] if p.get("stalls") else []
         extra += [p["work"]] if p.get("work") == "consolidation" else []
         extra += ["open loop"] if p.get("load") == "open" else []
+        extra += [p[name] for name in ("durable", "faults") if p.get(name)]
         return approach_of(self.approach).label + (f" ({', '.join(extra)})" if extra else "")
 
     @property
     def is_plain(self) -> bool:
-        """Of the paper's matrix: its step, no stalls."""
+        """Of the paper's matrix: its step, no stalls, nothing kept and nothing that fails."""
         p = self.parameters
-        return p.get("step_ms") in (None, 50) and not p.get("stalls")
+        return p.get("step_ms") in (None, 50) and not any(p.get(n) for n in ("stalls", "durable", "faults"))
 
     def count(self, name: str) -> int:
         return sum(repetition.counts.get(name, 0) for repetition in self.repetitions)
@@ -157,6 +159,12 @@ class Report(Struct):
     """Of the whole run: why not to believe it."""
     made_with: dict[str, Any]
     calibrations: tuple[CalibrationResult, ...] = ()
+    disturbed: tuple[Disturbed, ...] = ()
+    """Repetitions with faults."""
+
+    def paper(self, **wanted: Any) -> list[CellResult]:
+        """Of these cells those without faults."""
+        return [cell for cell in self.experiment(**wanted) if not cell.parameters.get("faults")]
 
     def experiment(self, **wanted: Any) -> list[CellResult]:
         """Cells whose parameters are these, in the paper's order of approaches."""

@@ -52,8 +52,12 @@ def check(tables: Tables, due: Mapping[Key, Due | None], partitions: int) -> Dat
 def _measured(tables: Tables, due: Mapping[Key, Due | None]) -> dict[Key, dict[str, int]]:
     """Lines that can be read, by repetition and file."""
     found: dict[Key, dict[str, int]] = {}
-    for table, file in (("rates", layout.WINDOWS), ("latencies", layout.LATENCIES)):
-        if any(each is not None and file in each.measured for each in due.values()):
+    for table, file in (
+        ("rates", layout.WINDOWS),
+        ("latencies", layout.LATENCIES),
+        ("faults", layout.FAULTS),
+    ):
+        if tables.has(table) and any(each is not None and file in each.measured for each in due.values()):
             for row in tables.read(table).groupBy("cell", "repetition").count().collect():
                 found.setdefault((row["cell"], row["repetition"]), {})[file] = row["count"]
     return found

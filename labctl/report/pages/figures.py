@@ -16,6 +16,7 @@ from msgspec import Struct
 from client.scenarios.approaches import Approach, approach_of
 from labctl.report.judgement.model import CellResult, Report
 from labctl.report.judgement.stats import Estimate
+from labctl.report.pages import timelines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,14 +61,14 @@ def draw(report: Report) -> list[Figure]:
     """Those for which there is something to show."""
     # A backend without a display, chosen here and not by the environment.
     mpl.use("Agg")
-    makers = (_base, _overlay, _concurrency, _clients, _disruption)
+    makers = (_base, _overlay, _concurrency, _clients, _disruption, _faults)
     with mpl.rc_context(_STYLE):
         drawn = [*(make(report) for make in makers), *_others(report)]
         return [figure for figure in drawn if figure is not None]
 
 
 def _base(report: Report) -> Figure | None:
-    cells = report.experiment(scenario="dispatching", brokers=3, in_flight=1, copies=1)
+    cells = report.paper(scenario="dispatching", brokers=3, in_flight=1, copies=1)
     return _bars("figure-5", "Figure 5: dispatching on three brokers, one transaction at a time", cells)
 
 
@@ -77,8 +78,8 @@ def _others(report: Report) -> list[Figure | None]:
     figures = []
     for name in names:
         if name not in ("dispatching", "disruption"):
-            cells = report.experiment(scenario=name)
-            title = f"{name.rpartition('.')[2].capitalize()}{_where(cells)}"
+            cells = report.paper(scenario=name)
+            title = f"{name.rpartition('.')[2].capitalize()}{_where(cells)}" if cells else ""
             figures.append(_bars(name.replace(".", "-"), title, cells))
     return figures
 
@@ -174,7 +175,7 @@ def _error(estimate: Estimate) -> list[list[float]] | None:
 def _lines(
     report: Report, name: str, title: str, axis_name: str, label: str, unit: int = 1, **fixed: int
 ) -> Figure | None:
-    cells = [cell for cell in report.experiment(scenario="dispatching", **fixed) if cell.is_plain]
+    cells = [cell for cell in report.paper(scenario="dispatching", **fixed) if cell.is_plain]
     shown = [cell for cell in cells if "latency_ms" in cell.estimates]
     values = sorted({cell.parameters[axis_name] for cell in shown})
     if len(values) < 2:
@@ -224,7 +225,7 @@ def _line(axis: Axes, approach: Approach, points: Sequence[tuple[int, Estimate]]
 def _disruption(report: Report) -> Figure | None:
     cells = [
         cell
-        for cell in report.experiment(scenario="disruption")
+        for cell in report.paper(scenario="disruption")
         if report.curves.get(cell.id)
         and cell.parameters.get("work") != "consolidation"
         and cell.answer != "invalid"
@@ -260,6 +261,16 @@ def _disruption(report: Report) -> Figure | None:
     axes[-1].set_xlabel("time (s)")
     caption = "Regular events reaching the agents in the first repetition; grey: a transaction is under way."
     return _finish(drawing, "figure-9", "Figure 9: what transactions do to regular events", caption)
+
+
+def _faults(report: Report) -> Figure | None:
+    found = timelines.shown(report)
+    if not found:
+        return None
+    panels = timelines.rows(found)
+    drawing, axes = _panels(panels, (7.2, 0.7 + 1.35 * panels), column=True)
+    timelines.fill(axes, found)
+    return _finish(drawing, "faults", timelines.TITLE, timelines.CAPTION)
 
 
 def _invalid(cells: Sequence[CellResult]) -> str:

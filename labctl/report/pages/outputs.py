@@ -29,6 +29,10 @@ TABLES = (
 )
 
 
+def _tables(report: Report) -> tuple[str, ...]:
+    return (*TABLES, "faults") if report.disturbed else TABLES
+
+
 def write(report: Report, output: str, spark: SparkSession | None = None) -> dict[str, Any]:
     """Writes all but the tables, which are there already; gives the document of `--json`."""
     figures = draw(report)
@@ -37,7 +41,7 @@ def write(report: Report, output: str, spark: SparkSession | None = None) -> dic
         "csv": join(output, "summary.csv"),
         "json": join(output, "summary.json"),
         "figures": [join(output, "figures", f"{f.name}.{end}") for f in figures for end in ("svg", "png")],
-        "tables": {name: join(output, "tables", f"{name}.parquet") for name in TABLES},
+        "tables": {name: join(output, "tables", f"{name}.parquet") for name in _tables(report)},
     }
     for figure in figures:
         # On paper ink is black; on the page it follows the reader's colours.

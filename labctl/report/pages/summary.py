@@ -6,6 +6,8 @@ import csv
 import io
 from typing import Any
 
+from msgspec import structs
+
 from labctl.report.judgement.claims import RULE, Judgement
 from labctl.report.judgement.model import CellResult, Report
 from labctl.report.judgement.stats import Estimate
@@ -13,7 +15,7 @@ from labctl.report.tables.latency import PERCENTILES
 
 
 def document(report: Report, outputs: dict[str, Any]) -> dict[str, Any]:
-    return {
+    found = {
         "result": report.path,
         "experiment": report.run.get("experiment"),
         "profile": report.run.get("profile"),
@@ -26,6 +28,16 @@ def document(report: Report, outputs: dict[str, Any]) -> dict[str, Any]:
         "provenance": report.made_with,
         "outputs": outputs,
     }
+    return {**found, "faults": faults(report)} if report.disturbed else found
+
+
+def faults(report: Report) -> list[dict[str, Any]]:
+    """What each fault did, repetition by repetition."""
+    return [
+        {"cell": each.cell, "repetition": each.repetition, **structs.asdict(effect)}
+        for each in report.disturbed
+        for effect in each.effects
+    ]
 
 
 def claim(judgement: Judgement) -> dict[str, Any]:

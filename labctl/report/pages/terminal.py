@@ -43,9 +43,32 @@ def show(out: Output, report: Report) -> None:
             for cell in report.cells.values()
         ],
     )
+    if report.disturbed:
+        _show_faults(out, report)
     counts = ", ".join(f"{count} {word}" for word, count in tally(report).items())
     out.say(f"Claims: {counts}")
     show_doubts(out, report)
+
+
+def _show_faults(out: Output, report: Report) -> None:
+    out.table(
+        "Faults",
+        ("cell", "fault", "at s", "stopped s", "recovery s", "aborted", "unknown", "lost"),
+        [
+            (
+                f"{each.cell} #{each.repetition}",
+                effect.what,
+                number(effect.begun_s),
+                number(effect.stopped_s),
+                number(effect.recovery_s),
+                effect.aborted,
+                effect.unknown,
+                effect.lost,
+            )
+            for each in report.disturbed
+            for effect in each.effects
+        ],
+    )
 
 
 def show_doubts(out: Output, report: Report) -> None:

@@ -64,6 +64,9 @@ class Tables:
         frame.write.mode("overwrite").parquet(self.where(name))
         self._schemas[name] = frame.schema
 
+    def has(self, name: str) -> bool:
+        return name in self._schemas
+
     def where(self, name: str) -> str:
         return join(self.path, f"{name}.parquet")
 
@@ -78,13 +81,14 @@ class Tables:
 
 
 def ingest(root: str, tables: Tables, found: Iterable[Repetition]) -> None:
-    """transactions, rates, latencies of regular events, history, vitals, cells, messages."""
+    """transactions, rates, latencies of regular events, history, vitals, cells, messages; faults, where some are."""
     spark = tables.spark
     present = {_kind(file) for repetition in found for file in repetition.files}
     lines = {
         "transactions": (layout.TRANSACTIONS, schemas.TRANSACTIONS),
         "rates": (layout.WINDOWS, schemas.RATES),
         "latencies": (layout.LATENCIES, schemas.LATENCIES),
+        "faults": (layout.FAULTS, schemas.FAULTS),
         "history": (layout.lines_of(layout.HISTORY, "*"), schemas.HISTORY),
         "nodes": (layout.logs_of("*"), schemas.VITALS),
     }
@@ -94,6 +98,8 @@ def ingest(root: str, tables: Tables, found: Iterable[Repetition]) -> None:
         if name in present:
             where = join(root, layout.EVERY, pattern)
             frame = read_lines(spark, where, schema, schemas.REQUIRED[name], rests)
+        elif name == "faults":
+            continue
         else:
             frame = _nothing(spark, schema)
         if name == "nodes":
@@ -263,8 +269,9 @@ def deliveries(history: DataFrame) -> DataFrame:
 
 def corrupt_lines(tables: Tables, root: str) -> list[Problem]:
     """Every file with lines that cannot be used: how many, and the first of them by number."""
-    names = ("transactions", "rates", "latencies", "history", "vitals", "cells", "messages")
-    bad = [tables.raw(name).where(F.col(CORRUPT).isNotNull()).select("file", CORRUPT) for name in names]
+    names = ("transactions", "rates", "latencies", "faults", "history", "vitals", "cells", "messages")
+    there = [name for name in names if tables.has(name)]
+    bad = [tables.raw(name).where(F.col(CORRUPT).isNotNull()).select("file", CORRUPT) for name in there]
     counts = (
         reduce(lambda one, other: one.unionByName(other), bad)
         .groupBy("file")

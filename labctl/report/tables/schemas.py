@@ -39,6 +39,7 @@ TRANSACTIONS = _struct(
     fault=TEXT,
 )
 RATES = _struct(agent=TEXT, window=WHOLE, start_s=REAL, events=WHOLE, transaction=FLAG, send_lag_ms=REAL)
+FAULTS = _struct(fault=WHOLE, phase=TEXT, node=TEXT, time_s=REAL, what=TEXT)
 LATENCIES = _struct(agent=TEXT, due_s=REAL, latency_ms=REAL)
 HISTORY = _struct(node=TEXT, number=WHOLE, time=REAL, name=TEXT, fields=TEXT)
 VITALS = _struct(
@@ -49,6 +50,7 @@ REQUIRED = {
     "transactions": ("number", "start_s", "outcome"),
     "rates": ("agent", "window", "events", "transaction"),
     "latencies": ("due_s", "latency_ms"),
+    "faults": ("fault", "phase", "node", "time_s"),
     "history": ("node", "number", "time", "name", "fields"),
     "nodes": ("event",),
 }
@@ -64,6 +66,8 @@ PARAMETERS = _struct(
     stalls=FLAG,
     work=TEXT,
     load=TEXT,
+    durable=TEXT,
+    faults=TEXT,
 )
 CELL = _struct(
     cell=TEXT,
@@ -79,6 +83,8 @@ CELL = _struct(
     profile=TEXT,
     steal=MapType(TEXT, REAL),
     measured=MapType(TEXT, WHOLE),
+    plan=TEXT,
+    began_s=MapType(TEXT, REAL),
 )
 COUNTS = _struct(messages_in=WHOLE, messages_out=WHOLE, bytes_in=WHOLE, bytes_out=WHOLE)
 MESSAGES = MapType(TEXT, COUNTS)

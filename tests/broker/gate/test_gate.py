@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -13,31 +12,20 @@ from broker.gate.gate import Gate
 from broker.protocol import wire
 from broker.protocol.delay import Delay
 from broker.protocol.filters import make_filter
-from broker.protocol.messages import Accepted, Publish, Request
+from broker.protocol.messages import Accepted, Joined, Publish, Request
 from broker.protocol.wire import AnyMessage
-from broker.routing.joining import ClientArrived
-from broker.routing.ready import Notice, Ready
+from broker.routing.joining import ClientArrived, ClientGone
+from broker.routing.ready import Notice
 from broker.serving.forwarding import Forwarder
 from broker.serving.peer import Peer
-
-
-class Disk:
-    """A journal whose entries become durable when a test says so, some at a time."""
-
-    def __init__(self) -> None:
-        self.entries: list[bytes] = []
-        self.durable = 0
-
-    def append(self, entries: Sequence[bytes]) -> int:
-        self.entries += entries
-        return len(self.entries)
+from tests.support.journals import Disk
 
 
 def test_without_entries_everything_leaves_at_once() -> None:
     left: list[int] = []
     gate = Gate()
     for number in range(3):
-        gate.submit((), left.append, number)
+        gate.submit(left.append, number)
     assert left == [0, 1, 2]
     assert len(gate) == 0
 
@@ -45,10 +33,13 @@ def test_without_entries_everything_leaves_at_once() -> None:
 def test_what_stands_on_an_entry_waits_for_it_and_so_does_all_behind() -> None:
     disk, left = Disk(), list[str]()
     gate = Gate(disk.append)
-    gate.submit((), left.append, "before")
-    gate.submit((b"1", b"2"), left.append, "stands on two")
-    gate.submit((), left.append, "behind")
-    gate.submit((b"3",), left.append, "stands on three")
+    gate.submit(left.append, "before")
+    gate.enter(b"1")
+    gate.enter(b"2")
+    gate.submit(left.append, "stands on two")
+    gate.submit(left.append, "behind")
+    gate.enter(b"3")
+    gate.submit(left.append, "stands on three")
     assert (left, len(gate)) == (["before"], 3)
     gate.durable(1)
     assert left == ["before"]
@@ -56,7 +47,7 @@ def test_what_stands_on_an_entry_waits_for_it_and_so_does_all_behind() -> None:
     assert left == ["before", "stands on two", "behind"]
     gate.durable(3)
     assert left[-1] == "stands on three"
-    gate.submit((), left.append, "after")
+    gate.submit(left.append, "after")
     assert (left[-1], len(gate)) == ("after", 0)
 
 
@@ -64,14 +55,15 @@ def test_a_journal_that_is_durable_at_once_holds_nothing_up() -> None:
     left: list[str] = []
     count = 0
 
-    def append(entries: Sequence[bytes]) -> int:
+    def append(*pieces: bytes) -> int:
         nonlocal count
-        count += len(entries)
+        count += len(pieces)
         gate.durable(count)
         return count
 
     gate = Gate(append)
-    gate.submit((b"1",), left.append, "it")
+    gate.enter(b"1")
+    gate.submit(left.append, "it")
     assert (left, len(gate)) == (["it"], 0)
 
 
@@ -81,10 +73,11 @@ def test_what_an_effect_submits_stands_behind_those_that_wait() -> None:
 
     def first() -> None:
         left.append("first")
-        gate.submit((), left.append, "by the first")
+        gate.submit(left.append, "by the first")
 
-    gate.submit((b"1",), first)
-    gate.submit((), left.append, "second")
+    gate.enter(b"1")
+    gate.submit(first)
+    gate.submit(left.append, "second")
     gate.durable(1)
     assert left == ["first", "second", "by the first"]
 
@@ -96,8 +89,9 @@ def test_an_effect_that_fails_is_not_carried_out_twice() -> None:
     def fail() -> None:
         raise OSError("disk full")
 
-    gate.submit((b"1",), fail)
-    gate.submit((), left.append, "next")
+    gate.enter(b"1")
+    gate.submit(fail)
+    gate.submit(left.append, "next")
     with pytest.raises(OSError, match="disk full"):
         gate.durable(1)
     gate.durable(1)
@@ -115,25 +109,16 @@ def test_order_and_durability_hold_whenever_the_disk_writes(seed: int) -> None:
         left.append(number)
 
     for number in range(200):
-        entries = [b"x"] * random.choice((0, 0, 1, 3))
-        needed.append(len(disk.entries) + len(entries))
-        gate.submit(entries, carry_out, number)
+        for _ in range(random.choice((0, 0, 1, 3))):
+            gate.enter(b"x")
+        needed.append(len(disk.entries))
+        gate.submit(carry_out, number)
         if random.random() < 0.3:
             disk.durable = random.randint(disk.durable, len(disk.entries))
             gate.durable(disk.durable)
     disk.durable = len(disk.entries)
     gate.durable(disk.durable)
     assert left == list(range(200))
-
-
-class Journaling(Broker):
-    """Every request leaves an entry, as it will when brokers are durable."""
-
-    def handle(self, now: float, source: str, message: object) -> Ready:
-        ready = super().handle(now, source, message)  # type: ignore[arg-type]
-        if isinstance(message, Request):
-            ready.entries = (b"request",)
-        return ready
 
 
 class Nobody:
@@ -152,11 +137,12 @@ class Table:
 
     def __init__(self) -> None:
         self.disk = Disk()
-        core = Journaling("b1", [], 1)
-        self.forwarder = Forwarder(core, Nobody(), 1 << 30, self.disk.append)
+        self.forwarder = Forwarder(Broker("b1", [], 1), Nobody(), 1 << 30)
+        self.forwarder.keep_journal(self.disk, self.disk)
         for hop in ("client:P", "client:S"):
-            self.forwarder.peers[hop] = Peer(hop, "client", Delay(), 10.0)
+            self.forwarder.add(Peer(hop, "client", Delay(), 10.0))
             self.forwarder.handle(hop, ClientArrived(7))
+        self.write()
         self.sent("client:P")
         self.sent("client:S")
 
@@ -179,7 +165,7 @@ class Table:
         return self.forwarder.peers[hop].link.processed
 
     def write(self) -> None:
-        self.forwarder.durable(len(self.disk.entries))
+        self.forwarder.sync()
 
 
 def test_a_broker_answers_and_counts_as_processed_only_what_is_durable() -> None:
@@ -209,3 +195,32 @@ def test_a_publication_does_not_overtake_what_its_way_depends_on() -> None:
         assert (table.processed("client:P"), table.processed("client:S")) == (2, 1)
 
     asyncio.run(run())
+
+
+def test_what_was_said_to_a_client_does_not_reach_the_next_of_its_name() -> None:
+    async def run() -> None:
+        table = Table()
+        old = table.forwarder.peers["client:P"]
+        table.hear("client:P", Request(1, "adv", make_filter({"a": 1})))
+        table.forwarder.remove(old)
+        table.forwarder.handle("client:P", ClientGone("left"))
+        table.forwarder.add(Peer("client:P", "client", Delay(), 10.0))
+        table.forwarder.handle("client:P", ClientArrived(8))
+        table.write()
+        assert table.sent("client:P") == [Joined(1)]
+        assert table.forwarder.peers["client:P"] is not old
+
+    asyncio.run(run())
+
+
+def test_behind_a_sealed_gate_nothing_is_carried_out_any_more() -> None:
+    done: list[str] = []
+    gate = Gate(lambda *pieces: 1)
+    gate.submit(done.append, "before")
+    gate.enter(b"entry")
+    gate.submit(done.append, "waits")
+    gate.seal()
+    gate.enter(b"entry")
+    gate.submit(done.append, "never")
+    assert done == ["before"]
+    assert len(gate) == 2

@@ -9,6 +9,7 @@ import pytest
 
 from broker.gate.peer import Peer
 from broker.gate.transit import EXPIRE_S, Transit
+from broker.journal.failures import JournalFailed
 from broker.protocol import wire
 from broker.protocol.filters import make_filter
 from broker.protocol.hops import Hop
@@ -100,7 +101,8 @@ class Node:
         self.transit: Transit[Peer] = Transit(self.core, self, self.clock, 1 << 20)
         self.wires: dict[str, Wire] = {}
         for hop in ("client:P", "client:S"):
-            peer = self.transit.peers[hop] = Peer(self.clock, hop, "client")
+            peer = Peer(self.clock, hop, "client")
+            self.transit.add(peer)
             stream = self.wires[hop] = Wire()
             self.transit.resume(peer, stream, 0)
 
@@ -221,3 +223,60 @@ def test_time_is_looked_at_only_while_something_is_open() -> None:
     look()
     assert (node.core.looks, node.got("S")) == (1, [Accepted(99)])
     assert len(node.looks()) == 1, "it is open still"
+
+
+class Closed:
+    """A journal that has been closed, and a keeper who remembers what is due."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.due: list[Callable[[], None]] = []
+        self.entries = 0
+
+    def append(self, *_: bytes) -> int:
+        assert not self.is_closed
+        self.entries += 1
+        return self.entries
+
+    def sync(self) -> int:
+        assert not self.is_closed
+        return self.entries
+
+    def sync_soon(self, sync: Callable[[], None]) -> None:
+        self.due.append(sync)
+
+    def journal_failed(self, error: JournalFailed) -> None:
+        raise error
+
+    def rested(self) -> None: ...
+
+
+def test_when_all_is_over_nothing_more_is_asked_of_the_journal_and_nothing_leaves() -> None:
+    node, journal = Node(), Closed()
+    node.transit.keep_journal(journal, journal)
+    node.hear(Request(1, "sub", ANY))
+    assert len(journal.due) == 1
+    node.transit.close()
+    journal.is_closed = True
+    for sync in journal.due:
+        sync()
+    node.hear(Request(2, "sub", ANY))
+    node.hear()
+    assert (node.got("P"), node.processed) == ([], 0)
+
+
+def test_behind_a_journal_that_has_failed_nothing_leaves_and_its_keeper_is_told_each_time() -> None:
+    class Failed(Closed):
+        def append(self, *_: bytes) -> int:
+            raise JournalFailed("the disk is full")
+
+        def journal_failed(self, error: JournalFailed) -> None:
+            told.append(str(error))
+
+    told: list[str] = []
+    node, journal = Node(), Failed()
+    node.transit.keep_journal(journal, journal)
+    node.hear(Request(1, "sub", ANY))
+    node.hear(Request(2, "sub", ANY))
+    assert set(told) == {"the disk is full"}
+    assert (node.got("P"), node.processed) == ([], 0)

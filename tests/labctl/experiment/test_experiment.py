@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from labctl.experiment import experiment
-from labctl.experiment.experiment import Cell, ExperimentError, Links, find, load, names
+from labctl.experiment.cell import Cell, Links
+from labctl.experiment.experiment import ExperimentError, find, load, names
 from labctl.experiment.selection import cells_of, modules, only
 
 MATRIX = """matrix:
@@ -34,7 +35,7 @@ def ids(name: str) -> list[str]:
 
 
 def test_the_papers_experiments_are_there() -> None:
-    assert names() == ["base", "clients", "concurrency", "consolidation", "disruption", "overlay"]
+    assert names() == ["base", "clients", "concurrency", "consolidation", "disruption", "failover", "overlay"]
 
 
 def test_base_shows_bl_wait_with_both_steps_with_and_without_stalls() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.scenarios.stage import Disruption
-from labctl.experiment.experiment import Cell, find
+from labctl.experiment.cell import Cell
+from labctl.experiment.experiment import find
 from labctl.experiment.schedule import PROFILES, Pace, estimate_s, placement, seed_of, units
 from labctl.experiment.selection import cells_of
 

@@ -84,8 +84,8 @@ def test_an_overlay_comes_up_answers_and_goes(tmp_path: Path, count: int) -> Non
 
 def test_people_see_brokers_and_links_and_no_control_characters() -> None:
     local.up(standard(3))
-    code, out, _ = labctl("overlay", "status")
-    assert code == 0
+    code, out, err = labctl("overlay", "status")
+    assert code == 0, err
     assert "\x1b" not in out
     for word in ("b1", "b2", "b3", "Links", "up"):
         assert word in out
@@ -299,3 +299,55 @@ def test_only_json_is_on_stdout(tmp_path: Path) -> None:
         assert code == 0
         assert isinstance(json.loads(out), dict)
     assert brokers_below(tmp_path) == []
+
+
+def kill(state: states.OverlayState, *names: str) -> None:
+    for broker in state.brokers:
+        if broker.id in names:
+            assert broker.pid is not None
+            os.kill(broker.pid, signal.SIGKILL)
+            os.waitpid(broker.pid, 0)
+
+
+def test_a_durable_broker_that_was_killed_is_started_again_where_it_was_and_says_what_it_recovered() -> None:
+    state = local.up(standard(3), settings=local.OverlaySettings(durable="fsync"))
+    kill(state, "b2")
+    assert labctl("overlay", "status")[0] == 4
+    code, out, err = labctl("overlay", "restart", "b2")
+    assert (code, out.startswith("b2 runs again: "), " entries recovered in " in out) == (0, True, True), err
+    status = local.status()
+    assert status.state == "up"
+    assert [broker.address for broker in status.brokers] == [broker.address for broker in state.brokers]
+    assert "fsync, " in labctl("overlay", "status")[1]
+    local.down()
+    assert not states.folder("default").exists()
+
+
+def test_a_durable_overlay_that_has_ended_is_restarted_as_a_whole_and_not_overwritten() -> None:
+    state = local.up(standard(3), settings=local.OverlaySettings(durable="os"))
+    kill(state, "b1", "b2", "b3")
+    with pytest.raises(local.OverlayError, match="labctl overlay restart --name default"):
+        local.up(standard(3))
+    assert {row["id"] for row in labctl_json("overlay", "restart")["brokers"]} == {"b1", "b2", "b3"}
+    assert local.status().state == "up"
+    assert local.restart() == {}
+    local.down()
+
+
+def test_a_running_broker_is_restarted_and_keeps_the_overlay_whole() -> None:
+    state = local.up(standard(3), settings=local.OverlaySettings(durable="fsync"))
+    local.restart(["b2", "b3"])
+    after = local.status()
+    assert after.state == "up"
+    assert [a.pid == b.pid for a, b in zip(state.brokers, after.brokers, strict=True)] == [True, False, False]
+    local.down()
+
+
+def test_what_cannot_be_restarted_ends_with_2_and_a_reason() -> None:
+    local.up(standard(1))
+    for arguments, reason in ((["b7"], "it has b1"), ([], "keep nothing")):
+        code, out, err = labctl("overlay", "restart", *arguments)
+        assert (code, out) == (2, "")
+        assert reason in err
+    assert local.status().state == "up"
+    local.down()

@@ -97,3 +97,33 @@ def test_each_broker_gets_a_history_of_its_own() -> None:
     assert (silent.history, silent.history_detail) == ("", "all")
     with pytest.raises(ConfigError, match="history_detail"):
         parse(emit(Node("b1", "127.0.0.1:7001", common=Common(history_detail="some"))), "b1.toml")
+
+
+def test_a_durable_broker_is_told_its_folder_and_whose_it_is() -> None:
+    tree = standard(1)
+    common = Common(durable="os", data_folder="there", overlay="east")
+    (node,) = plan(tree, addresses_of(tree), common)
+    config = parse(emit(node), "b1.toml")
+    assert (config.durable, config.data, config.overlay) == ("os", "there/b1.data", "east")
+
+
+def test_a_data_folder_on_the_command_line_means_to_be_durable_unless_the_file_says_otherwise() -> None:
+    text = 'id = "b1"\nlisten = "h:1"\n'
+    configs = [parse(text + more, "b1.toml", "there") for more in ("", 'durable = "os"', 'durable = "none"')]
+    assert [(config.data, config.durable) for config in configs] == [
+        ("there", "fsync"),
+        ("there", "os"),
+        ("there", "none"),
+    ]
+
+
+def test_faults_and_logs_have_files_of_each_broker_where_they_are_wanted() -> None:
+    common = Common(control_folder="/r/control", data_folder="/r/data", durable="fsync")
+    [node] = plan(standard(1), {"b1": "h:1"}, common)
+    table = tomllib.loads(emit(node))
+    assert (table["control"], table["data"], table["durable"]) == (
+        "/r/control/b1.json",
+        "/r/data/b1.data",
+        "fsync",
+    )
+    assert parse('id = "b1"\nlisten = "h:1"\ncontrol = "/r/b1.json"\n', "b1.toml").control == "/r/b1.json"

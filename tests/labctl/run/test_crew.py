@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from labctl.experiment.cell import Cell
 from labctl.experiment.client_processes import Client, Instructions
-from labctl.experiment.experiment import Cell
 from labctl.host import processes
 from labctl.run import crew, places
 from labctl.run.crew import Busy, Crew, CrewError
@@ -143,7 +143,7 @@ from pathlib import Path
 from labctl.run.crew import Crew
 from labctl.run.places import LocalSite
 from labctl.experiment.client_processes import Client, Instructions
-from labctl.experiment.experiment import Cell
+from labctl.experiment.cell import Cell
 place = LocalSite()
 crew = Crew(place, Path(sys.argv[1]), ["b1"], [Client("D", "D", 0, False)])
 crew.begin()

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from labctl.checks.repetition import Judged
 from labctl.checks.verdict import Answer, Verdict
 from labctl.commands.views.run import duration, outcome, watching
+from labctl.experiment.cell import Cell
 from labctl.experiment.client_processes import TransactionLine
-from labctl.experiment.experiment import Cell
 from labctl.experiment.schedule import unit
 from labctl.output import Output
 from labctl.run.runner import Progress, Ran
