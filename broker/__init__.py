@@ -12,6 +12,7 @@
     routing/        the tables, and what the parts of a core share
     transactions/   D-TX and S-TX at a broker
     gate/           the order of effects: durable, sent, processed
+    sessions/       the sessions of peers, and what of them outlives the process
     journal/        a log of entries that outlives its process and its machine
     transport/      frames over sockets, shared with clients
     node/           what a process says of itself

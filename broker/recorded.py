@@ -5,6 +5,7 @@ A broker whose history is kept at the level `all` writes these lines between the
     made     once, the second line: what the core was made of
     given    before the core handles something, in the order in which it does
     put      when messages get their numbers on a link, in the order of these
+    lost     when a link has lost its connection; the core does not know of it
     closed   the last line
 
 The core is pure, so `made` and `given` decide what it answers. What the broker did with the answer is in `put` and
@@ -30,7 +31,7 @@ from broker.protocol.messages import Publish
 from broker.protocol.wire import PROTOCOL_VERSION, AnyMessage
 from broker.routing.ready import Ready
 
-VERSION = 1
+VERSION = 2
 """Of these lines. Another one is not replayed."""
 
 Act = Literal["start", "expire", "handle", "decide"]
@@ -103,6 +104,16 @@ class Put(Struct, frozen=True):
 
     def all(self) -> Sequence[AnyMessage]:
         return wire.decode(wire.body(self.messages, self.count))
+
+
+class LinkLost(Struct, frozen=True):
+    """A link has lost its connection."""
+
+    link: Hop
+    life: int
+    """As in `Put`."""
+    processed: int
+    """So many messages that came on it had been processed by then: the rest comes again on the next connection."""
 
 
 def handled(now: float, source: Hop, message: Input) -> Given:

@@ -35,7 +35,7 @@ class Gate:
     def enter(self, *pieces: bytes) -> None:
         """Whatever is submitted from now on stands on this entry."""
         if self._append is not None:
-            self._newest = self._append(*pieces)
+            self._newest = max(self._newest, self._append(*pieces))
 
     def seal(self) -> None:
         """Nothing more becomes durable: what waits, and whatever is submitted from now on, is never carried out."""

@@ -52,10 +52,15 @@ class Peer(Channel):
         self.waited_for_by: dict[Peer, None] = {}
         """In the order in which they began to wait."""
         self.stalled = False
+        self.is_gone = False
+        self.grace_timer: Timer | None = None
+        """Until a client that is away is gone."""
         self._stall_timer: Timer | None = None
 
     def make_wait(self, source: Peer, release: Release) -> None:
-        """`source` feeds us faster than we drain."""
+        """`source` feeds us faster than we drain. Whoever is gone drains no more: what was for it came too late."""
+        if self.is_gone:
+            return
         source.waits_for.add(self)
         self.waited_for_by[source] = None
         if self._stall_timer is None and self.patience_s < inf:
@@ -70,12 +75,19 @@ class Peer(Channel):
 
     def forget(self, release: Release) -> None:
         """This peer is gone: nobody waits for it, and it waits for nobody."""
+        self.is_gone = True
         self._let_go(release)
         for other in self.waits_for:
             other.waited_for_by.pop(self, None)
         self.waits_for.clear()
         self.held.clear()
         self.close()
+        self.stop_grace()
+
+    def stop_grace(self) -> None:
+        if self.grace_timer is not None:
+            self.grace_timer.cancel()
+            self.grace_timer = None
 
     def _watch(self, release: Release, looks: int = LOOKS) -> None:
         before, had_work = self.link.sent_processed, self.link.queue_messages > 0

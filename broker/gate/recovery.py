@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -76,11 +77,11 @@ def replay(
 
     `was_made_of` raises `FolderRefused` if the node is made of something else now.
     """
-    newest = 0.0
+    newest = -inf
     transit.outgoing.is_replayed = True
     for encoded in entries:
         entry = ledger.decode(encoded)
-        newest = max(newest, getattr(entry, "now", 0.0))
+        newest = max(newest, getattr(entry, "now", -inf))
         if isinstance(entry, FirstEntry):
             was_made_of(entry.made_of)
             transit.perform(core.start())

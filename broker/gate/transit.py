@@ -64,9 +64,11 @@ class Transit(Generic[P]):
         self._expiry: Timer | None = None
 
     def keep_journal(self, journal: NodeJournal, keeper: Keeper) -> None:
-        """From now on."""
+        """From now on; what was open in a snapshot may be over before anything else happens."""
         self._journal, self._keeper = journal, keeper
         self.gate = Gate(journal.append)
+        if self._expiry is None:
+            self._watch_lifetimes()
 
     def time(self) -> float:
         return self._clock.time() + self.ahead_s
@@ -165,16 +167,17 @@ class Transit(Generic[P]):
             self._enter(ledger.encode(ledger.GreetedEntry(peer.hop, incarnation)))
         peer.incarnation = incarnation
 
-    def _enter(self, *pieces: bytes) -> None:
-        """What is submitted from now on waits until the journal has this."""
+    def _enter(self, *pieces: bytes) -> bool:
+        """What is submitted from now on waits until the journal has this. False: it takes nothing more."""
         try:
             self.gate.enter(*pieces)
         except JournalFailed as error:
             self._fail(error)
-            return
+            return False
         if not self._sync_is_due and self._keeper is not None:
             self._sync_is_due = True
             self._keeper.sync_soon(self.sync)
+        return True
 
     def sync(self) -> None:
         """What has been handled leaves."""
@@ -182,25 +185,25 @@ class Transit(Generic[P]):
         if self._journal is None or self._keeper is None:
             return
         try:
-            number = self._journal.sync()
+            self.gate.durable(self._journal.sync())
+            source, self._source = self._source, None
+            self.flush(source)
+            if not self.gate:
+                self._keeper.rested()
         except JournalFailed as error:
             self._fail(error)
-            return
-        self.leave(number)
-        if not self.gate:
-            self._keeper.rested()
-
-    def _fail(self, error: JournalFailed) -> None:
-        """What comes from now on is handled as if we had died before it did."""
-        self.gate.seal()
-        if self._keeper is not None:
-            self._keeper.journal_failed(error)
 
     def leave(self, number: int) -> None:
         """Entries up to this one are durable: what stands on them leaves."""
         self.gate.durable(number)
         source, self._source = self._source, None
         self.flush(source)
+
+    def _fail(self, error: JournalFailed) -> None:
+        """What has been handled since then is as if it had never come."""
+        self.gate.seal()
+        if self._keeper is not None:
+            self._keeper.journal_failed(error)
 
     def _forward_one(self, peer: P, message: Publish, body: bytes) -> None:
         """A publication that has come alone, without what only several need: half the time of a small frame."""
@@ -219,7 +222,8 @@ class Transit(Generic[P]):
         now = None
         if self._journal is not None:
             now = self.time()
-            self._enter(*ledger.frame(peer.hop, now, peer.link.sent_processed, body))
+            if not self._enter(*ledger.frame(peer.hop, now, peer.link.sent_processed, body)):
+                return
         self.handle_frame(peer, messages, body, now)
 
     def handle_frame(
@@ -313,8 +317,8 @@ class Transit(Generic[P]):
     def handle(self, source: Hop, message: Any, first: Callable[[], None] | None = None) -> None:
         """What does not come on a link: a client comes, goes, is away. `first` is carried out before what follows."""
         now = self.time()
-        if self._journal is not None:
-            self._enter(ledger.told(source, now, message))
+        if self._journal is not None and not self._enter(ledger.told(source, now, message)):
+            return
         if first is not None:
             self.gate.submit(first)
         self.tell_core(now, source, message)
@@ -333,8 +337,8 @@ class Transit(Generic[P]):
         self._expiry = None
         if self._core.has_open_transactions:
             now = self.time()
-            if self._journal is not None:
-                self._enter(ledger.encode(ledger.TimeEntry(now)))
+            if self._journal is not None and not self._enter(ledger.encode(ledger.TimeEntry(now))):
+                return
             self.expire(now)
             self._watch_lifetimes()
 

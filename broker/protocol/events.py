@@ -63,6 +63,8 @@ GIVEN: Final = "given"
 """The core is about to handle something: `act`, and of what came on a link `source` and `messages`."""
 PUT: Final = "put"
 """Messages got their numbers on a link: `link`, `life`, the number `first`, and `messages`."""
+LOST: Final = "lost"
+"""A link has lost its connection, and may get another one: `link`, `life`, and how much of it was `processed`."""
 CLOSED: Final = "closed"
 """The last line: nothing is missing behind it."""
 
@@ -97,7 +99,7 @@ LOGGED = frozenset({CLIENT_JOINED, CLIENT_GONE, CLIENT_REFUSED, BROKER_KNOWN, FA
 """Few enough for the log of a broker. All others are for the history alone."""
 
 MESSAGES: frozenset[str] = frozenset(get_args(MessageEvent))
-RECORDING = frozenset({MADE, GIVEN, PUT, CLOSED})
+RECORDING = frozenset({MADE, GIVEN, PUT, LOST, CLOSED})
 OUTCOMES = frozenset(
     {
         FIRST, CONNECTED, STARTED, FINISHED, LEFT, CRASHED, BEGIN, BEGUN, ENDED, COMMITTED, ABORTED,

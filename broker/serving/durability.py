@@ -20,8 +20,6 @@ from msgspec import Struct
 from broker.config import NodeConfig
 from broker.core import Broker
 from broker.gate import ledger
-from broker.gate.recovery import PeerState, replay, restore
-from broker.journal import graph
 from broker.journal.disk import RealDisk, reached
 from broker.journal.failures import FolderRefused, JournalFailed, SnapshotFailed
 from broker.journal.folder import Folder, Mode
@@ -32,26 +30,13 @@ from broker.protocol.filters import Overlap
 from broker.protocol.hops import broker_hop
 from broker.protocol.limits import Limits
 from broker.serving.forwarding import Forwarder
-from broker.serving.greeting import Departed
 from broker.serving.sessions import Sessions
+from broker.sessions.saved import Saved, freeze, recover, thaw
 
-ROOMS = ("broker", "msgspec")
-"""What a state consists of."""
 ENTRY_S, BYTE_S = 40e-6, 25e-9
 """What it takes to do an entry again, and each byte of it."""
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
-
-
-class Saved(Struct, frozen=True):
-    """Everything that a broker's process must remember."""
-
-    core: Broker
-    peers: tuple[PeerState, ...]
-    time: float
-    lines: int
-    """Of its history."""
-    departed: Departed
 
 
 class MadeOf(Struct, frozen=True):
@@ -85,7 +70,7 @@ class Durability:
         began = time.monotonic()
         identity = Identity("broker", config.id, config.overlay, ledger.VERSION)
         self.folder = Folder.open(Quota(RealDisk()), config.data, identity, mode, time.time_ns())
-        self.saved = self._thawed()
+        self.saved = thaw(self.folder.snapshot)
         self._opened_s = time.monotonic() - began
         self._made_of = MadeOf(
             tuple(broker_hop(neighbour.id) for neighbour in config.neighbours), config.overlap, config.limits
@@ -103,14 +88,6 @@ class Durability:
         """Of the broker: one life, however often its process is started."""
         return self.folder.life
 
-    def _thawed(self) -> Saved | None:
-        data = self.folder.snapshot
-        if data is None:
-            return None
-        saved = graph.thaw(data, ROOMS)
-        assert isinstance(saved, Saved), "nothing else is saved"
-        return saved
-
     def _check(self, before: MadeOf) -> None:
         """Raises `FolderRefused` unless what it was made of is what it is made of now."""
         now = self._made_of
@@ -125,18 +102,13 @@ class Durability:
     def recover(self, forwarder: Forwarder, sessions: Sessions) -> int:
         """Everything is as it was when the journal ended, but for connections; how many entries that took."""
         began = time.monotonic()
-        saved, core = self.saved, forwarder.core
-        newest = 0.0
-        if saved is not None:
-            self._check(made_of(saved.core))
-            restore(forwarder, saved.peers, sessions)
-            newest = saved.time
-        newest = max(newest, replay(forwarder, core, self._entries(), sessions, self._was_made_of))
-        forwarder.ahead_s = max(0.0, newest - forwarder.time())
+        if self.saved is not None:
+            self._check(made_of(self.saved.core))
+        recover(forwarder, forwarder.core, self.saved, self._entries(), sessions, self._was_made_of)
         count = self.folder.entries_behind_snapshot
-        if count or saved is not None:
+        if count or self.saved is not None:
             seconds = round(time.monotonic() - began + self._opened_s, 3)
-            self._recovered = {"snapshot": saved is not None, "entries": count, "seconds": seconds}
+            self._recovered = {"snapshot": self.saved is not None, "entries": count, "seconds": seconds}
             self._log.log("recovered", **self._recovered)
         return count
 
@@ -189,7 +161,7 @@ class Durability:
             if os.getppid() != parent:
                 return 1
             self.folder.let_go()
-            self.folder.write_snapshot(number, [graph.freeze(state)])
+            self.folder.write_snapshot(number, [freeze(state)])
         except BaseException as error:  # noqa: BLE001 the child must end here, whatever it is
             self._log.log("snapshot-failed", reason=repr(error))
             return 1
@@ -232,7 +204,7 @@ class Durability:
                 self.folder.drop_snapshot(self._let_writer_go()[0])
             if state is not None and self.folder.entries_behind_snapshot:
                 number = self.folder.begin_snapshot()
-                self.folder.write_snapshot(number, [graph.freeze(state)])
+                self.folder.write_snapshot(number, [freeze(state)])
                 self.folder.adopt_snapshot(number)
         except (SnapshotFailed, JournalFailed) as error:
             self._log.log("snapshot-failed", reason=str(error))

@@ -8,8 +8,7 @@ from typing import Any
 
 from broker.gate import peer
 from broker.gate.channel import Delaying
-from broker.gate.clock import Timer
-from broker.gate.peer import Kind, Release
+from broker.gate.peer import Kind
 from broker.protocol.delay import Delay
 from broker.protocol.hops import Hop
 from broker.transport.channel import delaying
@@ -26,17 +25,6 @@ class Peer(peer.Peer):
         self, hop: Hop, kind: Kind, delay: Delay, silence_s: float, holding: Holding = delaying
     ) -> None:
         super().__init__(asyncio.get_running_loop(), hop, kind, silence_s, holding(delay, hop))
-        self.grace_timer: Timer | None = None
-        """Until a client that is away is gone."""
-
-    def forget(self, release: Release) -> None:
-        super().forget(release)
-        self.stop_grace()
-
-    def stop_grace(self) -> None:
-        if self.grace_timer is not None:
-            self.grace_timer.cancel()
-            self.grace_timer = None
 
     def status(self) -> dict[str, Any]:
         link = self.link

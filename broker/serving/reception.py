@@ -1,6 +1,6 @@
 """What is said outside a link: greetings, and who is let in by them; goodbyes; a monitor's questions.
 
-Who may come in is decided in `broker.serving.greeting`, without I/O.
+Who may come in is decided in `broker.sessions`, without I/O.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from broker.config import NodeConfig
 from broker.node.log import JsonLog
-from broker.protocol.hops import broker_hop, client_hop
+from broker.protocol.hops import broker_hop
 from broker.protocol.messages import Goodbye, Hello, Ping, StatusRequest, Welcome
 from broker.protocol.wire import PROTOCOL_VERSION, AnyMessage, WireError
-from broker.serving import greeting
 from broker.serving.monitors import Monitors
 from broker.serving.peer import Peer
 from broker.serving.sessions import Sessions
+from broker.sessions import greeting
 from broker.transport.stream import Stream
 
 CONFIGURATION_GOODBYES = frozenset(
@@ -77,22 +77,12 @@ class Reception:
         elif hello.role == "broker":
             self._greet_broker(stream, hello)
         else:
-            self._greet_client(stream, hello)
+            self._sessions.greet_client(stream, hello)
 
     def _greet_broker(self, stream: Stream, hello: Hello) -> None:
         peer = self._sessions.peers[broker_hop(hello.name)]
-        me = self._config.id
-        loser = greeting.lost_state(hello, me, self._incarnation, peer.incarnation)
-        if loser:
-            self._end_loser(stream, loser, greeting.state_lost(loser))
-        elif loser := greeting.fallen_back(peer.link, hello.received, me, hello.name):
-            self._end_older(stream, loser, hello.name)
-        else:
-            self._sessions.welcome(peer, stream, hello.incarnation, hello.received)
-
-    def _end_older(self, stream: Stream, loser: str, other: str) -> None:
-        me = self._config.id
-        self._end_loser(stream, loser, greeting.is_older(loser, other if loser == me else me))
+        if loss := self._sessions.greet_broker(peer, stream, hello):
+            self._end_loser(stream, *loss)
 
     def _end_loser(self, stream: Stream, loser: str, goodbye: Goodbye) -> None:
         """One of two neighbours has lost something that the other knows."""
@@ -102,32 +92,12 @@ class Reception:
             goodbye = Goodbye("stopping", goodbye.reason)
         self._sessions.refuse(stream, goodbye)
 
-    def _greet_client(self, stream: Stream, hello: Hello) -> None:
-        hop, me, sessions = client_hop(hello.name), self._config.id, self._sessions
-        peer = sessions.peers.get(hop)
-        if peer is not None and peer.incarnation == hello.incarnation:
-            sessions.welcome_back(peer, stream, hello.received)
-        elif greeting.is_return(hello):
-            sessions.refuse(stream, sessions.departed.goodbye(hello.name, hello.incarnation, me))
-        elif peer is not None and peer.stream is not None:
-            sessions.refuse(stream, greeting.in_use(hello.name, me, peer.stream.peer_address))
-        else:
-            if peer is not None:
-                sessions.gone(peer, greeting.replaced(hello.name, me))
-            sessions.let_in(hop, stream, hello.incarnation)
-
     def _welcomed(self, stream: Stream, welcome: Welcome) -> None:
         peer = stream.context
         if not isinstance(peer, Peer) or peer.stream is not None:
             raise WireError("a welcome that was not asked for")
-        if peer.incarnation not in (0, welcome.incarnation):
-            self._sessions.refuse(stream, greeting.state_lost(welcome.broker))
-            return
-        loser = greeting.fallen_back(peer.link, welcome.received, self._config.id, peer.name)
-        if loser:
-            self._end_older(stream, loser, peer.name)
-            return
-        self._sessions.welcomed(peer, stream, welcome.incarnation, welcome.received)
+        if loss := self._sessions.welcomed(peer, stream, welcome):
+            self._end_loser(stream, *loss)
 
     def _dismissed(self, stream: Stream, goodbye: Goodbye) -> None:
         peer = stream.context

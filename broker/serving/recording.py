@@ -15,11 +15,11 @@ from msgspec import Struct
 from broker import recorded
 from broker.config import NodeConfig
 from broker.core import Broker, Input
-from broker.protocol.events import CLOSED, GIVEN, MADE, PUT
+from broker.protocol.events import CLOSED, GIVEN, LOST, MADE, PUT
 from broker.protocol.hops import Hop
 from broker.protocol.link import Link
 from broker.protocol.messages import Publish
-from broker.recorded import Given, Made, Put
+from broker.recorded import Given, LinkLost, Made, Put
 from broker.routing.publications import Decision
 from broker.routing.ready import Ready
 
@@ -39,6 +39,9 @@ class RecordingFile:
         """Of somebody who has just come."""
         self._lives[hop] += 1
         return RecordedLink(self._put, hop, self._lives[hop])
+
+    def lost(self, hop: Hop, link: Link) -> None:
+        self._note(LOST, LinkLost(hop, self._lives[hop], link.processed))
 
     def begin(self, core: Broker) -> None:
         names = tuple(hop.partition(":")[2] for hop in core.neighbours)

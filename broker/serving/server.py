@@ -18,7 +18,6 @@ from msgspec import Struct
 from broker import status
 from broker.config import NodeConfig
 from broker.core import Broker
-from broker.gate.recovery import state_of
 from broker.journal.failures import FolderRefused, JournalFailed
 from broker.node.history import HistoryFile
 from broker.node.log import JsonLog
@@ -30,7 +29,7 @@ from broker.protocol.hops import broker_hop, client_hop
 from broker.protocol.messages import Goodbye
 from broker.protocol.wire import WireError
 from broker.routing.ready import Notice
-from broker.serving.durability import Durability, Saved
+from broker.serving.durability import Durability
 from broker.serving.forwarding import Forwarder
 from broker.serving.impairment import Impairment
 from broker.serving.monitors import Monitors
@@ -38,6 +37,7 @@ from broker.serving.peer import Peer
 from broker.serving.reception import Reception
 from broker.serving.recording import RecordingFile
 from broker.serving.sessions import Sessions
+from broker.sessions.saved import Saved, whole_state
 from broker.transport.dial import HANDSHAKE_S_MAX, Backoff, carry
 from broker.transport.stream import Stream
 
@@ -190,8 +190,7 @@ class Server:
         if self._history is not None:
             self._history.flush()
             lines = self._history.number
-        forwarder = self._forwarder
-        return Saved(self.core, state_of(forwarder), forwarder.time(), lines, self._sessions.departed)
+        return whole_state(self.core, self._sessions, lines)
 
     def stop(self, exit_code: int = 0, reason: str = "") -> None:
         if not self._stopped.done():
@@ -266,7 +265,7 @@ class Server:
         if peer is None and not stream.was_dismissed:
             self._log.log("hung-up", address=stream.peer_address, reason=reason)
         if isinstance(peer, Peer) and peer.stream is stream:
-            self._sessions.lost(peer, reason)
+            self._sessions.interrupted(peer, reason)
 
     def _check_handshake(self, stream: Stream) -> None:
         if stream.is_open and stream.context is None:

@@ -6,8 +6,9 @@ that of its steps; those of an isolated transaction the place of its commit. So 
 where what was said first is settled last.
 
 Only its edge broker knows whether a change of D-TX_NI or of a plan that is under way has overtaken the commit of an
-isolated transaction. Where that decides, the library does not hold back what the broker may take: what the transaction
-advertises stands behind what is under way, what it withdraws before. If nothing comes of that, both stand together.
+isolated transaction, or anything that was said beside it: that counts as newer if a transaction with a later place has
+committed in between. Where that decides, the library does not hold back what the broker may take: what the transaction
+advertises stands behind what came beside it, what it withdraws before. If nothing comes of that, both stand together.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Change(NamedTuple):
     positive: bool
     filter: Filter
     early: Place = ()
-    """Of what an isolated transaction has written: before what was under way at its commit."""
+    """Of what an isolated transaction has written: before all that may have overtaken its commit."""
 
 
 place_of = attrgetter("place")
@@ -48,6 +49,8 @@ class Advertised:
         """What was advertised when the first of several open ones was said; None: what is said is settled in order."""
         self._changes: list[Change] = []
         """Settled since."""
+        self._early: Place = ()
+        """Before what was beside the newest commit: one behind that is not older."""
 
     def pass_on(self) -> int:
         """A place for something that changes nothing here."""
@@ -63,12 +66,19 @@ class Advertised:
             self._requested.add(place)
         return place
 
-    def at_commit(self, said: Collection[int], changes: Iterable[Change]) -> list[Change]:
-        """With the place of a commit that the edge broker has told: behind what it had accepted."""
-        commit = self.pass_on()
-        late = (min(self._requested), -1) if self._requested else (commit, 0)
-        under_way = self._open - self._requested - {*said}
-        early = min(late, (min(under_way), -1)) if under_way else late
+    def at_commit(self, said: Collection[int], changes: Iterable[Change], place: int = 0) -> list[Change]:
+        """With the place of a commit. If that is not known here, the edge broker has told: behind what it had accepted."""
+        commit = place or self.pass_on()
+        is_asked = not place and self._requested
+        late = (min(self._requested), -1) if is_asked else (commit, 0)
+        first = min(said, default=commit)
+        beside = [open_ for open_ in self._open - self._requested - {*said} if open_ > first]
+        beside += [
+            change.place[0] for change in self._changes if not change.early and change.place[0] > first
+        ]
+        if not beside:
+            return [c._replace(place=(*late, commit, number)) for number, c in enumerate(changes)]
+        self._early = early = min(late, max(self._early, (min(beside), -1)))
         placed = []
         for number, change in enumerate(changes):
             behind, before = (*late, commit, number), (*early, commit, number)
@@ -100,7 +110,7 @@ class Advertised:
             changes = [self._at_rest(c, places) if c.early else c for c in self._changes]
             changes.sort(key=place_of)
             self.space.renew([*self._base, *((c.positive, c.filter) for c in changes)])
-        self._base = None
+        self._base, self._early = None, ()
         self._changes.clear()
 
     @staticmethod

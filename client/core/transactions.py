@@ -301,10 +301,8 @@ class Transactions:
     def _settle_advertised(self, part: Part, committed: bool) -> None:
         advertised, changes = self.words.advertised, part.advertised if committed else []
         changes = sorted(changes, key=place_of)
-        if part.committed_at:
-            changes = [change._replace(place=(part.committed_at, 0)) for change in changes]
-        elif part.is_isolated:
-            changes = advertised.at_commit(part.said, changes)
+        if part.committed_at or part.is_isolated:
+            changes = advertised.at_commit(part.said, changes, part.committed_at)
         advertised.settle(part.said, changes)
 
 

@@ -1,6 +1,7 @@
 """What clients are told in answer: votes, numbers, outcomes. An answer may be right and come too soon.
 
 votes       nobody commits what a broker has voted against, or, where there are votes, has not voted for yet
+departures  nobody votes for what a client of its was asked in that has gone since
 beginnings  a coordinator of D-TX is told that it has begun when every broker has a context
 outcomes    "committed" is told to the coordinator when all brokers have committed, of a plan also when its
             receivers have delivered; to others when their edge broker has committed
@@ -29,6 +30,16 @@ def faults_of(history: History, brokers: Sequence[str]) -> Iterator[str]:
                 yield from _too_soon(history, transaction)
         yield from _begun_too_soon(transaction)
         yield from _miscounted(history, transaction)
+    yield from _without_the_gone(history)
+
+
+def false_words(history: History, told: Mapping[str, str]) -> Iterator[str]:
+    """What a program was told when it could wait no longer; it may be that nothing is known, and never the opposite."""
+    for tx, outcome in told.items():
+        is_committed = tx in history.transactions and history.transactions[tx].committed
+        if outcome != "unknown" and (outcome == "committed") != is_committed:
+            what = "committed" if is_committed else "not"
+            yield f"{tx}: its program was told that it is {outcome}, and it is {what}"
 
 
 def _against_votes(transaction: Transaction, voters: set[str]) -> Iterator[str]:
@@ -41,6 +52,19 @@ def _against_votes(transaction: Transaction, voters: set[str]) -> Iterator[str]:
     silent = sorted(voters - transaction.votes.keys()) if transaction.mode else []
     if silent:
         yield f"{transaction.tx} has committed without the votes of {silent}"
+
+
+def _without_the_gone(history: History) -> Iterator[str]:
+    """By the order in which the edge broker itself asked its client, learned that it is gone, and voted."""
+    for gone in history.departures:
+        for tx, op in history.processed.get(gone.broker, ())[: gone.processed]:
+            transaction = history.transactions[tx]
+            place, reason = transaction.votes.get(gone.broker, (-1, ""))
+            if place < gone.place or reason or not transaction.committed:
+                continue
+            operation = transaction.operations.get(op)
+            if operation is not None and operation.kind == "tcm" and gone.client in operation.receivers:
+                yield f"{tx} has committed, and {gone.broker} voted for it when {gone.client}, who was asked, had gone"
 
 
 def _undelivered(history: History, transaction: Transaction) -> Iterator[str]:

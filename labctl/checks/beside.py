@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from broker.protocol.filters import Event
 from labctl.checks.history import History, Operation, Transaction, is_before
+from labctl.checks.order import ADVERTISING, timelines_of
 from labctl.checks.spaces import SpaceEntry, is_in_at_end, spaces_of
 
 
@@ -187,15 +188,17 @@ def last_faults(history: History, words: Sequence[LastWord], brokers: Sequence[s
 
 
 def _may_err(history: History, client: str) -> bool:
-    """Whether a library may let through too much: something else was under way when an isolated transaction ended."""
-    changing = [
-        t for t in history.transactions.values()
-        if any(o.client == client and o.kind in ("adv", "uadv") for o in t.operations.values())
-    ]  # fmt: skip
+    """Whether a library may let through too much: it has said something else beside an isolated transaction of its."""
+    said = [(o, t) for o, t in timelines_of(history).get(client, ()) if o.kind in ADVERTISING]
     never = float("inf")
     return any(
-        one.is_isolated and one.ends_at.get(client, never) < other.ends_at.get(client, never)
-        for one in changing
-        for other in changing
-        if one is not other
+        one is not None
+        and one.is_isolated
+        and one is not other
+        and (
+            operation.place < beside.place < one.ends_at.get(client, never)
+            or (other is not None and one.ends_at.get(client, never) < other.ends_at.get(client, never))
+        )
+        for operation, one in said
+        for beside, other in said
     )

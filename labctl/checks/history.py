@@ -48,6 +48,8 @@ class Operation(Struct, eq=False):
     frame: int = 0
     stamp: Stamp | None = None
     """Given by its edge broker; None if it never arrived there, or needs none."""
+    taken: int = -1
+    """The place at which its edge broker gave it."""
     rank: int = -1
     """Its place in what its client did to its space, by the client's own word (`labctl.checks.order`)."""
     path: Path = ()
@@ -106,6 +108,16 @@ class Transaction(Struct, eq=False):
         return bool(self.committed_at)
 
 
+class Departure(Struct):
+    """An edge broker has taken note that a client of its is gone."""
+
+    broker: str
+    client: str
+    place: int
+    processed: int
+    """So many operations that broker had processed by then."""
+
+
 class Delivery(Struct):
     client: str
     tx: str
@@ -126,6 +138,7 @@ class History(Struct):
     processed: dict[str, list[tuple[str, int]]]
     """By broker: (transaction, operation) in the order in which it processed them."""
     started: set[str]
+    departures: list[Departure] = field(default_factory=list)
     lives: dict[str, str] = field(default_factory=dict)
     """By client id: what a client that has come back is called here, so that nothing is asked of it that its
     earlier life had promised."""
@@ -148,21 +161,28 @@ class History(Struct):
 
 def read(moments: Iterable[Moment]) -> History:
     history = History({}, {}, {}, [], {}, set(), {}, set())
-    stamps: dict[tuple[str, str, int], Stamp] = {}
+    stamps: dict[tuple[str, str, int], tuple[Stamp, int]] = {}
     for place, moment in enumerate(moments):
         _take(history, stamps, place, moment)
     for table in (history.setup, history.regular):
         for client, operations in table.items():
             for operation in operations:
-                operation.stamp = stamps.get((client, "", operation.op))
+                _stamped(operation, stamps.get((client, "", operation.op)))
     for transaction in history.transactions.values():
         for operation in transaction.operations.values():
-            operation.stamp = stamps.get((operation.client, transaction.tx, operation.op))
+            _stamped(operation, stamps.get((operation.client, transaction.tx, operation.op)))
         _place(transaction)
     return history
 
 
-def _take(history: History, stamps: dict[tuple[str, str, int], Stamp], place: int, moment: Moment) -> None:
+def _stamped(operation: Operation, given: tuple[Stamp, int] | None) -> None:
+    if given is not None:
+        operation.stamp, operation.taken = given
+
+
+def _take(
+    history: History, stamps: dict[tuple[str, str, int], tuple[Stamp, int]], place: int, moment: Moment
+) -> None:
     name, fields = moment.name, moment.fields
     node = history.lives.get(moment.node, moment.node)
     tx = fields.get("tx", "")
@@ -184,8 +204,9 @@ def _take(history: History, stamps: dict[tuple[str, str, int], Stamp], place: in
             history.processed.setdefault(node, []).append((tx, fields["op"]))
         if fields.get("stamp") is not None and str(fields["source"]) == f"client:{fields['client']}":
             client = fields["client"]
+            life = history.lives.get(client, client)
             # The first: a later life, of which no history may be left, counts its operations anew.
-            stamps.setdefault((history.lives.get(client, client), tx, fields["op"]), _stamp(fields["stamp"]))
+            stamps.setdefault((life, tx, fields["op"]), (_stamp(fields["stamp"]), place))
     elif name == events.DELIVERED:
         history.deliveries.append(Delivery(node, tx, fields["op"], fields["event"]))
         if transaction is not None and fields["op"] in transaction.operations:
@@ -193,6 +214,9 @@ def _take(history: History, stamps: dict[tuple[str, str, int], Stamp], place: in
             transaction.delivered_at[node] = place
     elif name in (events.CONNECTED, events.STARTED, events.CRASHED, events.LEFT):
         _take_client(history, node, moment)
+    elif name == events.CLIENT_GONE:
+        client, before = fields["client"], len(history.processed.get(node, ()))
+        history.departures.append(Departure(node, history.lives.get(client, client), place, before))
     elif transaction is not None:
         _take_of(transaction, node, place, moment)
 

@@ -7,7 +7,8 @@ the last of it, and before all that it said after it had learned the outcome. In
 only there the stamps of its edge broker tell which came first. A late step of a plan counts for that as said with
 those behind it.
 
-Stamps must agree with that order wherever two operations touch the same.
+Stamps must agree with that order wherever two operations touch the same. And nobody commits what its edge broker has
+voted for when it knew that its client had changed the same regularly, with a newer stamp.
 """
 
 from __future__ import annotations
@@ -116,7 +117,24 @@ def faults_of(history: History) -> tuple[list[str], int]:
         checked += len(counting)
         if any(one.stamp >= other.stamp for (one, _), (other, _) in pairwise(counting)):  # type: ignore[operator]
             faults += _contradictions(client, counting)
+        faults += _overlooked(history, client, counting)
     return faults, checked
+
+
+def _overlooked(history: History, client: str, timeline: Sequence[Said]) -> Iterator[str]:
+    """Concurrent operations of which the later one counts as the earlier, though its edge broker could tell."""
+    home = history.homes.get(client, "")
+    regular = [o for o, transaction in timeline if transaction is None and o.stamp is not None]
+    for operation, transaction in timeline if regular else ():
+        if transaction is None or not transaction.is_isolated or operation.stamp is None:
+            continue
+        voted, _ = transaction.votes.get(home, (-1, ""))
+        for other in regular:
+            if operation.stamp < other.stamp and other.taken < voted and _touch_the_same(operation, other):  # type: ignore[operator]
+                yield (
+                    f"{client}: {home} voted for {_name(operation, transaction)} when it had given "
+                    f"{_name(other, None)} a newer stamp"
+                )
 
 
 def _counts(said: Said) -> bool:
@@ -127,14 +145,17 @@ def _counts(said: Said) -> bool:
 def _contradictions(client: str, timeline: Sequence[Said]) -> Iterator[str]:
     for place, (later, of_later) in enumerate(timeline):
         for earlier, of_earlier in timeline[:place]:
-            assert earlier.filter is not None
-            assert later.filter is not None
-            is_same_table = (earlier.kind in ADVERTISING) == (later.kind in ADVERTISING)
-            if earlier.stamp >= later.stamp and is_same_table and overlaps(earlier.filter, later.filter):  # type: ignore[operator]
+            if earlier.stamp >= later.stamp and _touch_the_same(earlier, later):  # type: ignore[operator]
                 yield (
                     f"{client}: {_name(earlier, of_earlier)} came before {_name(later, of_later)}, and has the "
                     f"newer stamp: {earlier.stamp} and {later.stamp}"
                 )
+
+
+def _touch_the_same(one: Operation, other: Operation) -> bool:
+    assert one.filter is not None
+    assert other.filter is not None
+    return (one.kind in ADVERTISING) == (other.kind in ADVERTISING) and overlaps(one.filter, other.filter)
 
 
 def _name(operation: Operation, transaction: Transaction | None) -> str:

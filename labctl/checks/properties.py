@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.matching.boxes import contains
 from broker.protocol.filters import Event, Filter, Overlap, overlaps
@@ -216,9 +216,10 @@ def _walk(broker: str, source: Hop, event: Event, route: Route, vain: list[str])
     return reached
 
 
-def answers_given(history: History, brokers: Sequence[str]) -> Verdict:
-    """What clients are told is right, and not told before it is."""
-    return _verdict("answers", answers.told(history), tuple(answers.faults_of(history, brokers)))
+def answers_given(history: History, brokers: Sequence[str], told: Mapping[str, str] | None = None) -> Verdict:
+    """What clients are told is right, and not told before it is; `told`: where the simulator has listened."""
+    faults = [*answers.faults_of(history, brokers), *answers.false_words(history, told or {})]
+    return _verdict("answers", answers.told(history), faults)
 
 
 def last_act(history: History, words: Sequence[beside.LastWord], brokers: Sequence[str]) -> Verdict:

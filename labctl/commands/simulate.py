@@ -61,6 +61,12 @@ Cut = Annotated[
     float,
     typer.Option("--cut", min=0, help="How often a link loses its connection.", rich_help_panel=_CHANGES),
 ]
+Restart = Annotated[
+    float,
+    typer.Option(
+        "--restart", min=0, help="How often a broker crashes, and recovers.", rich_help_panel=_CHANGES
+    ),
+]
 Steady = Annotated[
     bool,
     typer.Option(
@@ -101,6 +107,7 @@ def campaign(  # noqa: PLR0913, PLR0917 - each option is one knob of the campaig
     abort: Abort = 0.0,
     slow_links: SlowLinks = 1.0,
     cut: Cut = 0.0,
+    restart: Restart = 0.0,
     steady: Steady = False,
     json: Json = False,
 ) -> None:
@@ -118,7 +125,7 @@ def campaign(  # noqa: PLR0913, PLR0917 - each option is one knob of the campaig
         choice=requests.choice(protocol, scenario),
         first=first,
         end=end,
-        variant=Variant(brokers or 0, crash, away, abort, slow_links, cut, not steady),
+        variant=Variant(brokers or 0, crash, away, abort, slow_links, cut, restart, not steady),
         jobs=jobs or os.cpu_count() or 1,
         record=record,
         keeps_going=keep_going,
@@ -145,6 +152,7 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
     abort: Abort = 0.0,
     slow_links: SlowLinks = 1.0,
     cut: Cut = 0.0,
+    restart: Restart = 0.0,
     steady: Steady = False,
     source: Annotated[
         Path | None,
@@ -192,7 +200,7 @@ def replay(  # noqa: PLR0913, PLR0917 - each option is a part of what names a sc
         return
     if seed is None:
         raise UsageProblem("which schedule? give a SEED, or a real run by --from RESULT")
-    variant = Variant(brokers or 0, crash, away, abort, slow_links, cut, not steady)
+    variant = Variant(brokers or 0, crash, away, abort, slow_links, cut, restart, not steady)
     request = requests.one_schedule(seed, requests.choice(protocol, scenario), variant)
     _end(console.replay(Output(json), request))
 

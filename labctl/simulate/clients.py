@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from broker.core import Input
@@ -17,13 +18,13 @@ from client.core.errors import SessionClosed
 from client.core.session import Delivery
 from client.core.transactions import Frame, Tcm
 from client.core.verbs import Verbs
+from labctl.simulate.connections import SimTimer
 from labctl.simulate.tasks import SimFuture
 
 if TYPE_CHECKING:
     from labctl.simulate.world import World
 
 OnTcm = Callable[["SimClient", Tcm, Frame], Coroutine[Any, Any, None]]
-TIMEOUT_S = 1e9
 
 
 class SimClient(Verbs):
@@ -53,12 +54,15 @@ class SimClient(Verbs):
         def draw_id() -> int:
             return incarnation * 1_000_000 + next(ids)
 
-        super().__init__(client_id, draw_id, self, TIMEOUT_S, answer, self._note)
+        super().__init__(client_id, draw_id, self, inf, answer, self._note)
         self.transactions.incarnation = incarnation
-        world.record(client_id, events.CONNECTED, {"home": home})
 
     async def arrived(self) -> None:
         await self._arrived
+
+    def wait_at_most(self, seconds: float) -> None:
+        """From now on, for each answer."""
+        self._timeout_s = self.transactions.timeout_s = seconds
 
     async def publish(self, event: Mapping[str, Value], payload: bytes = b"") -> None:
         self._check_open()
@@ -81,6 +85,13 @@ class SimClient(Verbs):
             self.is_alive = False
             self.world.record(self.client_id, events.LEFT, {})
             self._gone("it said goodbye")
+
+    def dismissed(self, reason: str) -> None:
+        """Its broker has ended its session, and has told it."""
+        if self.is_alive:
+            self.is_alive = False
+            self.world.record(self.client_id, events.CRASHED, {"reason": reason})
+            self.lost(SessionClosed(reason))
 
     def _gone(self, reason: str) -> None:
         self.world.depart(self, reason)
@@ -114,8 +125,11 @@ class SimClient(Verbs):
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.world.spawn(work)
 
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> NoTimer:
-        return NoTimer()  # virtual time passes for nobody's patience
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> SimTimer:
+        timer = SimTimer(callback)
+        if delay_s < inf:
+            self.world.at(self.world.now + delay_s, timer.fire)
+        return timer
 
     def delivered(self, publication: Delivery, tx: str) -> None:
         self._note(events.DELIVERED, tx=tx, op=publication.id, event=publication.event)
@@ -123,7 +137,15 @@ class SimClient(Verbs):
 
     def joined(self) -> None:
         if not self._arrived.done():
+            self.world.clients[self.client_id] = self
+            self.world.record(self.client_id, events.CONNECTED, {"home": self.home})
             self._arrived.set_result(None)
+
+    def turn_away(self) -> None:
+        """Somebody else has its id."""
+        self.is_alive = False
+        self.lost(SessionClosed(f"{self.client_id} is in use"))
+        self._arrived.set_exception(SessionClosed(f"{self.client_id} is in use"))
 
     def _check_open(self) -> None:
         if not self.is_alive:
@@ -131,8 +153,3 @@ class SimClient(Verbs):
 
     def _note(self, name: str, /, **fields: Any) -> None:
         self.world.record(self.client_id, name, fields)
-
-
-class NoTimer:
-    def cancel(self) -> None:
-        """There is nothing to cancel."""

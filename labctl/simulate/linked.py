@@ -11,16 +11,17 @@ from math import inf
 from random import Random
 from typing import Any
 
-from broker.core import Input
+from broker.core import Broker, Input
+from broker.gate.clock import Clock
 from broker.gate.peer import Kind, Peer
 from broker.protocol.hops import Hop, broker_hop, is_client, name_of
 from broker.protocol.link import Link
 from broker.protocol.wire import AnyMessage
 from broker.routing.joining import ClientArrived, ClientAway, ClientBack, ClientGone
 from labctl.checks.verdict import Verdict
-from labctl.simulate.account import ExpectedArrivals
 from labctl.simulate.clients import SimClient
-from labctl.simulate.connections import End, SimClock, SimConnection
+from labctl.simulate.connections import End, SimClock, SimConnection, Watch, WatchedLink, WatchedPeer
+from labctl.simulate.crashes.account import ExpectedArrivals
 from labctl.simulate.nodes import SILENCE_S, BrokerNode, ClientNode
 from labctl.simulate.programs.programs import Conditions
 from labctl.simulate.world import Passage, Tree, World
@@ -28,8 +29,15 @@ from labctl.simulate.world import Passage, Tree, World
 PATIENCES_S = (inf, 0.25, 0.01)
 """So long a broker waits for a client that takes nothing; then publishers go on, and its queue grows."""
 
+QUEUES_BYTES = (1 << 60, 1 << 60, 1 << 60, 400)
+"""So much may wait for a client, or it is thrown out."""
+
 
 class LinkedWorld(World):
+    takes_twins = False
+    grace_ms = inf
+    """Clients come back, or somebody says that they are gone."""
+
     def __init__(
         self,
         links: Tree,
@@ -48,14 +56,22 @@ class LinkedWorld(World):
         """The newest of each link, whose first end has dialled."""
         self._restored: dict[tuple[Hop, Hop], float] = {}
         self._chance = Random(f"connections {seed}")
+        self.watch: Watch | None = None
         self._patience_s = Random(f"patience {seed}").choice(PATIENCES_S)
+        self.queue_bytes_max = Random(f"queue {seed}").choice(QUEUES_BYTES)
         super().__init__(links, brokers, seed, *arguments, **named)
 
     def begin(self, edges: Iterable[tuple[str, str]]) -> None:
         self.clock = SimClock(self, self.soon, lambda: self.now)
-        self.nodes = {name: BrokerNode(self, broker) for name, broker in self.brokers.items()}
+        self.nodes = {name: self.make_node(broker) for name, broker in self.brokers.items()}
         for one, other in edges:
-            self.nodes[one].dial(broker_hop(other))
+            self.nodes[one].dialled.append(broker_hop(other))
+        for node in self.nodes.values():
+            for hop in node.dialled:
+                node.dial(hop)
+
+    def make_node(self, broker: Broker) -> BrokerNode:
+        return BrokerNode(self, broker)
 
     def soon(self, callback: Callable[[], Any]) -> None:
         self._soon.append(callback)
@@ -65,36 +81,42 @@ class LinkedWorld(World):
         for node in self.nodes.values():
             node.transit.expire_s = conditions.expire_s
 
-    def make_peer(self, hop: Hop) -> Peer:
+    def make_peer(self, hop: Hop, clock: Clock) -> Peer:
         kind: Kind = "client" if is_client(hop) else "broker"
-        peer = Peer(self.clock, hop, kind, SILENCE_S, None, Link(self.window_bytes))
+        peer = WatchedPeer(clock, hop, kind, SILENCE_S, None, self.make_link(f"to {hop}"))
+        peer.watch(self, self.account.faults)
         peer.hold_bytes = 2 * self.window_bytes
         if kind == "client":
             peer.patience_s = self._patience_s
         return peer
 
-    def verdict(self) -> Verdict:
-        """Every message arrives once, in order, and nothing is left on a link."""
+    def make_link(self, name: str) -> Link:
+        return WatchedLink(name, self.window_bytes, self.account.faults)
+
+    def verdicts(self) -> list[Verdict]:
+        """Every message arrives once, in order, windows and patience are kept, and nothing is left on a link."""
         faults = [*self.account.faults, *self.account.left()]
         for node in self.nodes.values():
             faults += node.left()
         for client in self._client_nodes.values():
             faults += client.left()
-        return Verdict("links", "invalid" if faults else "valid", self.account.checked, tuple(faults[:3]))
+        return [Verdict("links", "invalid" if faults else "valid", self.account.checked, tuple(faults[:3]))]
 
     def cut(self, link: tuple[Hop, Hop], seconds: float = 0.0) -> None:
         """The connection of a link is lost, and no other can be made for so long."""
         for way in (link, link[::-1]):
             connection = self._connections.get(way)
             if connection is not None and connection.is_open:
-                self._restored[way] = self.now + seconds
+                self._restored[way] = max(self.now + seconds, self._restored.get(way, 0.0))
                 connection.cut(self._chance)
 
     # What nodes ask
 
     def connected(self, dialler: BrokerNode | ClientNode, hop: Hop) -> End:
         link = (dialler.hop, hop)
-        connection = self._connections[link] = SimConnection(self, dialler, self.nodes[name_of(hop)])
+        connection = self._connections[link] = SimConnection(
+            self, dialler, self.nodes[name_of(hop)], self.watch
+        )
         return connection.end
 
     def dials(self, hop: Hop, end: End) -> bool:
@@ -108,9 +130,9 @@ class LinkedWorld(World):
         connection = self._connections.get((hop, node.home))
         return None if connection is None else connection.end
 
-    def is_connected(self, hop: Hop) -> bool:
-        end = self.end_of(hop)
-        return end is not None and end.is_open
+    def is_connected(self, dialler: Hop, hop: Hop) -> bool:
+        connection = self._connections.get((dialler, hop))
+        return connection is not None and connection.end.is_open
 
     def when_restored(self, link: tuple[Hop, Hop], dial: Callable[[Hop], None]) -> None:
         self.at(max(self.now, self._restored.get(link, 0.0)), dial, link[1])
@@ -120,6 +142,10 @@ class LinkedWorld(World):
 
     def due(self, link: tuple[Hop, Hop]) -> float:
         return self._due(link)
+
+    def gone(self, client: ClientNode, reason: str) -> None:
+        """Its broker notices, if it is there."""
+        self.nodes[name_of(client.home)].gone(client.hop, client.incarnation, reason)
 
     def passed(
         self, sent: float, source: Hop, target: Hop, first: int, messages: Sequence[AnyMessage]

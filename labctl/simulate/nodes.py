@@ -3,57 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.core import Broker
 from broker.gate.channel import Channel, Pipe
+from broker.gate.clock import Timer
 from broker.gate.peer import Peer
 from broker.gate.transit import Transit
 from broker.protocol import wire
-from broker.protocol.hops import Hop, broker_hop, client_hop, is_client, name_of
-from broker.protocol.link import Link
+from broker.protocol.events import CLIENT_REFUSED
+from broker.protocol.hops import Hop, broker_hop, client_hop, is_client
 from broker.protocol.messages import Goodbye, Hello, Welcome
 from broker.protocol.wire import HEADER_BYTES, PROTOCOL_VERSION, AnyMessage, WireError
-from broker.routing.joining import ClientArrived, ClientAway, ClientBack, ClientGone
 from broker.routing.ready import Notice
-from labctl.simulate.account import Watched
+from broker.sessions.greeting import Departed
+from broker.sessions.presence import PeerSessions
 from labctl.simulate.clients import SimClient
 from labctl.simulate.connections import End, SimClock
+from labctl.simulate.watched import Watched
 
 if TYPE_CHECKING:
     from labctl.simulate.linked import LinkedWorld
 
 GRACE_S = 5.0
 SILENCE_S = 1e9
-QUEUE_BYTES_MAX = 1 << 60
-"""Nobody is too slow: time is virtual."""
 
 
 class BrokerNode:
     """A broker's process without sockets."""
 
-    def __init__(self, world: LinkedWorld, broker: Broker) -> None:
-        self._world = world
+    def __init__(self, world: LinkedWorld, broker: Broker, departed: Departed | None = None) -> None:
+        self.world = world
         self.broker = broker
         self.hop = broker_hop(broker.id)
+        self.is_alive = True
+        self.is_recovering = False
         self.core = Watched(world, self)
-        clock = SimClock(world, world.soon, lambda: world.time_at(broker))
-        self.transit: Transit[Peer] = Transit(self.core, self, clock, QUEUE_BYTES_MAX)
+        self.clock = ProcessClock(self, self.time)
+        self.transit: Transit[Peer] = Transit(self.core, self, self.clock, world.queue_bytes_max)
+        self.transit.expire_s = world.conditions.expire_s
+        self.presence = SimPresence(self, departed)
+        self.dialled: list[Hop] = []
+        """Neighbours, by us."""
         for hop in broker.neighbours:
-            self.transit.add(world.make_peer(hop))
+            self.transit.add(world.make_peer(hop, self.clock))
+
+    def time(self) -> float:
+        """What the clock of its machine shows."""
+        return self.world.time_at(self.broker)
 
     def announce(self) -> None:
         self.transit.perform(self.core.start())
         self.transit.flush()
 
+    @property
+    def entry(self) -> int:
+        """Of its journal, on which everything stands that happens now; 0: it has none."""
+        return 0
+
     def incarnation_of(self, hop: Hop) -> int:
-        return self.transit.peers[hop].incarnation if is_client(hop) else 0
+        return self.transit.peers[hop].incarnation if is_client(hop) and hop in self.transit.peers else 0
 
     # Connections
 
     def dial(self, hop: Hop) -> None:
         """A neighbour, and again when the connection is lost."""
-        end = self._world.connected(self, hop)
+        if not self.is_alive or self.world.is_connected(self.hop, hop):
+            return
+        end = self.world.connected(self, hop)
         peer = self.transit.peers[hop]
         end.context = peer
         self.transit.gate.submit(self._say_hello, end, peer)
@@ -62,13 +79,15 @@ class BrokerNode:
         broker = self.broker
         end.say(
             Hello(
-                PROTOCOL_VERSION, "broker", broker.id, peer.name, broker.incarnation,
+                PROTOCOL_VERSION, "broker", broker.id, peer.name, self.presence.incarnation,
                 peer.incarnation, peer.link.processed, broker.routing.overlap,
             )
         )  # fmt: skip
 
     def receive(self, end: End, sent: float, data: bytes) -> None:
         """Frames of one read."""
+        if not self.is_alive:
+            return
         (_, first, processed), body = wire.read_header(data), data[HEADER_BYTES:]
         peer = end.context
         try:
@@ -76,8 +95,10 @@ class BrokerNode:
             if not first:
                 for message in messages:
                     self._greeted(end, message)
-            elif peer is not None and peer.stream is end:
-                self._world.passed(sent, peer.hop, self.hop, first, messages)
+            elif peer is None or peer.stream is not end:
+                raise WireError("a message before the greeting")
+            else:
+                self.world.passed(sent, peer.hop, self.hop, first, messages)
                 self.transit.receive(peer, first, processed, messages, body)
         except WireError as error:
             end.fail(str(error))
@@ -85,82 +106,127 @@ class BrokerNode:
         self.transit.flush(peer)
 
     def _greeted(self, end: End, message: AnyMessage) -> None:
+        peer, presence = end.context, self.presence
         if isinstance(message, Goodbye):
-            self.gone(end.context.hop, end.context.incarnation, message.reason)
+            end.abort()
+            if peer is not None and peer.kind == "client":
+                presence.gone(peer, message)
+            else:
+                self.world.account.faults.append(f"{self.hop} was dismissed: {message.reason}")
         elif isinstance(message, Welcome):
-            self._attach(end, end.context, message.incarnation, message.received, False)
+            presence.welcomed(peer, end, message)
         elif isinstance(message, Hello) and message.role == "broker":
-            peer = self.transit.peers[broker_hop(message.name)]
-            self._attach(end, peer, message.incarnation, message.received, True)
+            loser = presence.greet_broker(self.transit.peers[broker_hop(message.name)], end, message)
+            if loser:
+                self.world.account.faults.append(f"{self.hop} finds that {loser} has lost its state")
         elif isinstance(message, Hello):
-            self._greet_client(end, message)
-
-    def _greet_client(self, end: End, hello: Hello) -> None:
-        hop, transit = client_hop(hello.name), self.transit
-        peer = transit.peers.get(hop)
-        if peer is not None and peer.incarnation == hello.incarnation:
-            self._attach(end, peer, hello.incarnation, hello.received, True)
-            transit.handle(hop, ClientBack())
-        elif not hello.received:
-            if peer is not None:
-                self.gone(hop, peer.incarnation, "another client has come by that name")
-            peer = self._world.make_peer(hop)
-            transit.add(peer)
-            attach = self._attaching(end, peer, hello.incarnation, 0, True)
-            transit.handle(hop, ClientArrived(hello.incarnation), attach)
-
-    def _attach(self, end: End, peer: Peer, incarnation: int, received: int, answers: bool) -> None:
-        """In turn: then all that it said on an earlier connection has been processed."""
-        self.transit.gate.submit(self._attaching(end, peer, incarnation, received, answers))
-
-    def _attaching(
-        self, end: End, peer: Peer, incarnation: int, received: int, answers: bool
-    ) -> Callable[[], None]:
-        def attach() -> None:
-            broker = self.broker
-            welcome = Welcome(broker.id, broker.incarnation, peer.link.processed, broker.limits)
-            self.transit.met(peer, incarnation)
-            self.transit.resume(peer, end, received, welcome if answers else None)
-            end.context = peer
-
-        return attach
+            presence.greet_client(end, message)
 
     def lost(self, end: End) -> None:
+        if not self.is_alive:
+            return
         peer = end.context
         if peer is not None and peer.stream is end:
-            self.transit.interrupt(peer)
-            if peer.kind == "client":
-                self.transit.handle(peer.hop, ClientAway())
+            self.presence.lost(peer)
             self.transit.flush()
-        if self._world.dials(self.hop, end):
-            self._world.when_restored((self.hop, end.other.holder.hop), self.dial)
+        if self.world.dials(self.hop, end):
+            self.world.when_restored((self.hop, end.other.holder.hop), self.dial)
 
     def gone(self, hop: Hop, incarnation: int, reason: str) -> None:
         """A client's session has ended, if it has not before."""
         peer = self.transit.peers.get(hop)
-        if peer is not None and peer.incarnation == incarnation:
-            self._world.account.forget((self.hop, hop, incarnation), (hop, self.hop, incarnation))
-            self.transit.remove(peer)
-            self.transit.handle(hop, ClientGone(reason))
+        if self.is_alive and peer is not None and peer.incarnation == incarnation:
+            self.presence.gone(peer, Goodbye("leaving", reason))
             self.transit.flush()
+
+    def ended(self, peer: Peer, entry: int) -> None:
+        """Nothing is due to or from this client any more, by this entry."""
+        account, hop, incarnation = self.world.account, peer.hop, peer.incarnation
+        for way in ((self.hop, hop, incarnation), (hop, self.hop, incarnation)):
+            account.forget(way, self.hop, entry)
 
     # What the transit tells
 
     def happened(self, notice: Notice) -> None:
-        self._world.record(self.broker.id, notice.name, notice.fields)
+        self.world.record(self.broker.id, notice.name, notice.fields)
+        self._part_with_refused(notice)
+
+    def _part_with_refused(self, notice: Notice) -> None:
+        if notice.name == CLIENT_REFUSED:
+            peer = self.transit.peers.get(client_hop(notice.fields["client"]))
+            if peer is not None:
+                self.ended(peer, 0)
+                self.presence.part_with(peer, Goodbye(notice.fields["code"], notice.fields["reason"]))
 
     def is_too_slow(self, peer: Peer) -> None:
-        raise AssertionError(f"{peer.hop} is too slow")
+        """It is thrown out, unless nothing counts any more; what it has said by then is heard."""
+        if self.world.keeps_history:
+            self.world.clients[peer.name].crash()
 
     def failed(self, end: Pipe) -> None:
         """It broke the protocol, and is not heard any more."""
         assert isinstance(end, End)
-        self._world.account.faults.append(f"{self.hop} dismissed {end.other.holder.hop}: {end.fault}")
+        self.world.account.faults.append(f"{self.hop} dismissed {end.other.holder.hop}: {end.fault}")
 
     def left(self) -> Iterable[str]:
         for peer in self.transit.peers.values():
             if peer.is_busy or peer.held.frames or peer.waits_for or peer.waited_for_by:
                 yield f"{self.hop} is not done with {peer.hop}: {len(peer.held.frames)} frames are held"
+
+
+class ProcessClock(SimClock):
+    """Of a process: what it wanted to do later ends with it."""
+
+    def __init__(self, node: BrokerNode, time: Callable[[], float]) -> None:
+        super().__init__(node.world, node.world.soon, time)
+        self._node = node
+
+    def call_later(self, delay: float, callback: Callable[..., object], /, *args: Any) -> Timer:
+        return super().call_later(delay, self._if_alive, callback, *args)
+
+    def call_soon(self, callback: Callable[..., object], /, *args: Any) -> object:
+        return super().call_soon(self._if_alive, callback, *args)
+
+    def _if_alive(self, callback: Callable[..., object], *args: Any) -> None:
+        if self._node.is_alive:
+            callback(*args)
+
+
+class SimPresence(PeerSessions[Peer]):
+    def __init__(self, node: BrokerNode, departed: Departed | None) -> None:
+        broker, grace_ms = node.broker, node.world.grace_ms
+        super().__init__(broker.id, broker.incarnation, node.transit, node.clock, grace_ms, departed)
+        self._node = node
+
+    def made_peer(self, hop: Hop, incarnation: int) -> Peer:
+        peer = self._node.world.make_peer(hop, self._node.clock)
+        peer.incarnation = incarnation
+        return peer
+
+    def greeting_to(self, peer: Peer) -> Welcome:
+        return Welcome(self.broker, self.incarnation, peer.link.processed, self._node.broker.limits)
+
+    def address_of(self, stream: End) -> str:
+        return stream.other.holder.hop
+
+    def is_lost(self, stream: End) -> bool:
+        return stream.is_lost
+
+    def refuse(self, stream: End, goodbye: Goodbye) -> None:
+        if goodbye.code == "protocol":
+            stream.fault = goodbye.reason
+            self._node.failed(stream)
+        stream.say(goodbye)
+        stream.abort()
+
+    def attached(self, peer: Peer, stream: End) -> None:
+        stream.context = peer
+
+    def gone(self, peer: Peer, goodbye: Goodbye) -> None:
+        node = self._node
+        if self.peers.get(peer.hop) is peer:
+            node.ended(peer, node.entry and node.entry + 1)
+        super().gone(peer, goodbye)
 
 
 class ClientNode:
@@ -169,14 +235,15 @@ class ClientNode:
     def __init__(self, world: LinkedWorld, client: SimClient, incarnation: int) -> None:
         self._world = world
         self._client = client
-        self._incarnation = incarnation
+        self.incarnation = incarnation
+        self._broker_incarnation = 0
         self.hop = client.hop
         self.home = broker_hop(client.home)
-        self.channel = Channel(world.clock, SILENCE_S, None, Link(world.window_bytes))
+        self.channel = Channel(world.clock, SILENCE_S, None, world.make_link(f"of {client.hop}"))
         self._stays_away = self._is_leaving = self._has_left = self._is_flushing = False
 
     def send(self, message: AnyMessage) -> None:
-        self._world.account.sent((self.hop, self.home, self._incarnation), message)
+        self._world.account.sent((self.hop, self.home, self.incarnation), message)
         self.channel.send(message)
         if not self._is_flushing:
             self._is_flushing = True
@@ -187,15 +254,15 @@ class ClientNode:
         self.channel.flush()
 
     def dial(self, _hop: Hop = "") -> None:
-        if self._stays_away or self._has_left:
+        if self._stays_away or self._has_left or self._world.is_connected(self.hop, self.home):
             return
         client = self._client
         end = self._world.connected(self, self.home)
         end.context = self.channel
         end.say(
             Hello(
-                PROTOCOL_VERSION, "client", client.client_id, "", self._incarnation, 0,
-                self.channel.link.processed, "all",
+                PROTOCOL_VERSION, "client", client.client_id, "", self.incarnation,
+                self._broker_incarnation, self.channel.link.processed, "all",
             )
         )  # fmt: skip
 
@@ -211,8 +278,7 @@ class ClientNode:
     def come_back(self) -> None:
         if self._stays_away:
             self._stays_away = False
-            if not self._world.is_connected(self.hop):
-                self.dial()
+            self.dial()
 
     def leave(self) -> None:
         """With a goodbye, when the broker has processed all that was said."""
@@ -227,8 +293,7 @@ class ClientNode:
             self._has_left = True
             end.say(Goodbye("leaving", "it said goodbye"))
             world = self._world
-            node, hop = world.nodes[name_of(self.home)], self.hop
-            world.at(world.now + GRACE_S, node.gone, hop, self._incarnation, "it was away for too long")
+            world.at(world.now + GRACE_S, world.gone, self, "it was away for too long")
 
     def crash(self, heard_until: int, reason: str) -> None:
         """What it sent behind the message of this number is lost with it."""
@@ -239,8 +304,7 @@ class ClientNode:
             end.abort()
         self.channel.detach()
         due = world.heard_of(self.hop, self.home)
-        node = world.nodes[name_of(self.home)]
-        world.at(due + 1e-9, node.gone, self.hop, self._incarnation, reason)
+        world.at(due + 1e-9, world.gone, self, reason)
 
     def receive(self, end: End, sent: float, data: bytes) -> None:
         if self._has_left:
@@ -251,6 +315,9 @@ class ClientNode:
             for message in messages:
                 if isinstance(message, Welcome) and channel.stream is None:
                     channel.attach(end, message.received)
+                    self._broker_incarnation = message.incarnation
+                elif isinstance(message, Goodbye):
+                    self._dismissed(message)
         elif channel.stream is end:
             try:
                 if channel.link.accept(first, processed, len(messages)):
@@ -267,10 +334,19 @@ class ClientNode:
         self._part()
 
     def _take(self, message: AnyMessage) -> None:
-        self._world.account.arrived((self.home, self.hop, self._incarnation), message)
+        self._world.account.arrived((self.home, self.hop, self.incarnation), message)
         if self._client.is_alive:
             self._world.messages += 1
             self._client.take(message)
+
+    def _dismissed(self, goodbye: Goodbye) -> None:
+        """Its broker has ended its session."""
+        self._has_left = True
+        self.channel.detach()
+        account = self._world.account
+        for way in ((self.hop, self.home, self.incarnation), (self.home, self.hop, self.incarnation)):
+            account.give_up(way)
+        self._client.dismissed(goodbye.reason)
 
     def lost(self, end: End) -> None:
         if self.channel.stream is end:

@@ -20,6 +20,7 @@ from labctl.checks.history import History, read
 from labctl.checks.quiet.tables import tables
 from labctl.checks.verdict import Verdict
 from labctl.simulate.clients import SimClient
+from labctl.simulate.crashing import CrashingWorld
 from labctl.simulate.epilogue import last_words
 from labctl.simulate.linked import LinkedWorld
 from labctl.simulate.programs.generate import VALUES
@@ -29,6 +30,7 @@ from labctl.simulate.programs.programs import (
     Op,
     Program,
     RegularProgram,
+    Restart,
     TxProgram,
     as_plan,
     label_of,
@@ -60,16 +62,23 @@ class SimResult(Struct):
         return [(v.property, text) for v in self.verdicts for text in v.faults]
 
 
+def _world_of(program: Program) -> MakeWorld:
+    """The kind of world that it needs."""
+    if not program.window_bytes:
+        return World
+    if program.journals is None:
+        return partial(LinkedWorld, window_bytes=program.window_bytes)
+    clocks = program.conditions.clocks
+    return partial(CrashingWorld, window_bytes=program.window_bytes, journals=program.journals, clocks=clocks)
+
+
 class SimRun:
     def __init__(self, program: Program, traces: bool = False, make_world: MakeWorld | None = None) -> None:
         self._program = program
         self._tcms = labelled(program)
         self._draw = program.delays.draw()
         self._rates = {tuple(link.split(">")): 1e3 / mean_ms for link, mean_ms in program.slowness.items()}
-        if make_world is None:
-            make_world = (
-                partial(LinkedWorld, window_bytes=program.window_bytes) if program.window_bytes else World
-            )
+        make_world = make_world or _world_of(program)
         conditions = program.conditions
         self.world = make_world(
             program.links, program.brokers, program.seed, self._latency, conditions.overlap,
@@ -77,6 +86,8 @@ class SimRun:
         )  # fmt: skip
         self.world.live_under(conditions)
         self.errors: list[str] = []
+        self.told: dict[str, str] = {}
+        """By transaction, how it ended, as its program was told when that could wait no longer."""
 
     def execute(self) -> SimResult:
         self.prepare()
@@ -100,10 +111,14 @@ class SimRun:
             world.at(start + fault.time, self.strike, fault)
         for cut in program.cuts:
             world.at(start + cut.time, self.cut, cut)
+        for restart in program.restarts:
+            world.at(start + restart.time, self.end, restart)
         try:
             world.run(STEPS_MAX)
         except RuntimeError as error:
             self.errors.append(str(error))
+        if isinstance(world, CrashingWorld):
+            world.calm()
 
     def prepare(self) -> None:
         """Bring clients and their first operations into the world."""
@@ -117,6 +132,7 @@ class SimRun:
             world.complete(regular(world.clients[client], op))
         for client in program.homes:
             world.record(client, events.STARTED, {})
+            world.clients[client].wait_at_most(program.conditions.timeout_s)
         world.passages.clear()
 
     # What a program does, each piece by itself
@@ -148,13 +164,18 @@ class SimRun:
         client = world.bring_back(fault.client, home, self.answer)
         if client is None:
             world.at(world.now + AGAIN_S, self.bring_back, fault)
-        else:
-            world.spawn(self._settle_in(client))
+            return
+        world.spawn(self._settle_in(client))
+        if fault.twin_at in world.brokers and fault.twin_at != home and world.takes_twins:
+            twin = world.bring_back(fault.client, fault.twin_at, self.answer, is_twin=True)
+            if twin is not None:
+                world.spawn(self._settle_in(twin))
 
     async def _settle_in(self, client: SimClient) -> None:
         try:
             await client.arrived()
             await self.introduce(client)
+            client.wait_at_most(self._program.conditions.timeout_s)
         except ClientError:
             pass  # it is gone again
 
@@ -162,6 +183,10 @@ class SimRun:
         if isinstance(self.world, LinkedWorld):
             one, _, other = cut.link.partition(">")
             self.world.cut((one, other), cut.seconds)
+
+    def end(self, restart: Restart) -> None:
+        if isinstance(self.world, CrashingWorld):
+            self.world.strike(restart)
 
     async def introduce(self, client: SimClient) -> None:
         """Everybody can ask everybody."""
@@ -184,24 +209,30 @@ class SimRun:
             self.errors.append(f"{type(error).__name__}: {error}")
 
     async def _dynamic(self, client: SimClient, number: int, program: TxProgram) -> None:
-        async with client.transactions.begin(program.protocol, lifetime_s=program.lifetime_ms / 1e3) as tx:  # type: ignore[arg-type]
-            for place, op in enumerate(program.body):
-                if place == program.aborts_after:
-                    break
-                await perform(tx, op, label_of(str(number), place))
-            if program.aborts_after >= 0:
-                await tx.abort("by program")
+        transaction = client.transactions.begin(program.protocol, lifetime_s=program.lifetime_ms / 1e3)  # type: ignore[arg-type]
+        try:
+            async with transaction as tx:
+                for place, op in enumerate(program.body):
+                    if place == program.aborts_after:
+                        break
+                    await perform(tx, op, label_of(str(number), place))
+                if program.aborts_after >= 0:
+                    await tx.abort("by program")
+        finally:
+            if transaction.outcome is not None:
+                self.told[transaction.tx] = transaction.outcome.state
 
     async def _plan(self, client: SimClient, program: TxProgram) -> None:
         plan = as_plan(program.body)
         if not plan.items:
             return
+        number = client.transactions.number + 1
+        tx = f"{client.client_id}/{client.transactions.incarnation}/{number}"
         if program.aborts_after >= 0:
-            number = client.transactions.number + 1
-            tx = f"{client.client_id}/{client.transactions.incarnation}/{number}"
             delay = program.aborts_after * DELAY_MS * 3e-3
             self.world.at(self.world.now + delay, lambda: client.plans.abort(tx, "by program"))
-        await client.execute(plan, program.protocol)  # type: ignore[arg-type]
+        outcome = await client.execute(plan, program.protocol)  # type: ignore[arg-type]
+        self.told[tx] = outcome.state
 
     async def answer(self, client: SimClient, tcm: Tcm, frame: Frame) -> None:
         op = self._tcms[tcm.payload]
@@ -234,7 +265,7 @@ class SimRun:
         probes = self._probes()
         verdicts = [
             properties.atomicity(history, program.brokers),
-            properties.answers_given(history, program.brokers),
+            properties.answers_given(history, program.brokers, self.told),
             properties.consistency(history),
             properties.serializability(history),
             properties.recipients(history),
@@ -246,7 +277,7 @@ class SimRun:
             properties.last_act(history, self._last_words(probes), program.brokers),
         ]
         if isinstance(world, LinkedWorld):
-            verdicts.append(world.verdict())
+            verdicts += world.verdicts()
         return SimResult(world, history, verdicts, messages)
 
     def _is_patient(self) -> bool:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from broker.core import Broker
 from broker.matching.records import Record
+from broker.matching.space import Space
 from broker.protocol.filters import Filter
 from broker.protocol.limits import Limits
 from broker.routing.membership import OverlayMap
@@ -58,6 +59,8 @@ def freeze(value: Any, seen: set[int]) -> Any:  # noqa: PLR0911 one answer for e
     seen.add(id(value))
     if isinstance(value, Routing):
         return _tables(value)
+    if isinstance(value, Space):
+        return _space(value)
     return (type(value).__name__, *((name, freeze(item, seen)) for name, item in parts(value)))
 
 
@@ -78,6 +81,13 @@ def _tables(routing: Routing) -> Any:
     srt = tuple([(hop, _record(record)) for hop, record in routing.srt])
     prt = tuple([(hop, _record(record)) for hop, record in routing.prt])
     return (srt, prt, sorted(routing.veiled), routing.compaction.is_free, routing.compaction.waiting())
+
+
+def _space(space: Space) -> Any:
+    """Without what has no effect any more: that is kept or not, as it happened."""
+    fewest = Space()
+    fewest.renew(space.parts())
+    return tuple([(positive, str(filter_)) for positive, filter_ in fewest.parts()])
 
 
 def _record(r: Record) -> Any:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from broker.core import Broker, Input
 from broker.gate.gate import Gate
+from broker.protocol.events import CLIENT_REFUSED
 from broker.protocol.filters import Overlap
-from broker.protocol.hops import Hop, Sends, broker_hop, client_hop, name_of
+from broker.protocol.hops import Hop, Sends, broker_hop, client_hop
 from broker.protocol.limits import Limits
 from broker.protocol.messages import Forget, Over, Publish
 from broker.routing.joining import ClientArrived, ClientGone
@@ -101,6 +102,9 @@ class World:
             near[other].append(one)
         self.brokers = {n: Broker(n, near[n], i + 1, overlap, limits) for i, n in enumerate(names)}
         self.clients: dict[str, SimClient] = {}
+        """By id: the one that has joined, or wants to."""
+        self._members: dict[tuple[Hop, Hop], SimClient] = {}
+        """By their links: more than one may want to join with an id."""
         self.now = 0.0
         self.messages = 0
         self.tidying = 0
@@ -135,6 +139,9 @@ class World:
             self.announce(name)
         self.run()
         self.moments.clear()
+
+    takes_twins = True
+    """Whether two clients can want one id at the same time."""
 
     def begin(self, edges: Iterable[tuple[str, str]]) -> None:
         """Whatever a kind of world needs before its brokers speak."""
@@ -195,17 +202,28 @@ class World:
 
     # Clients
 
-    def connect(self, client: str, home: str, on_tcm: OnTcm | None = None) -> SimClient:
+    def connect(
+        self, client: str, home: str, on_tcm: OnTcm | None = None, is_twin: bool = False
+    ) -> SimClient:
+        """`is_twin`: another one wants the same id at this moment, and one of the two will be refused."""
         incarnation = next(self._lives)
         member = SimClient(self, client, home, incarnation, on_tcm)
-        self.clients[client] = member
-        self.transmit(client_hop(client), broker_hop(home), ClientArrived(incarnation))
+        self.bring_in(member, incarnation, is_twin)
         return member
 
-    def bring_back(self, client: str, home: str, on_tcm: OnTcm | None = None) -> SimClient | None:
+    def bring_in(self, member: SimClient, incarnation: int, is_twin: bool = False) -> None:
+        """Any client of this world, made elsewhere."""
+        self._members[member.hop, member.home_hop] = member
+        if not is_twin:
+            self.clients[member.client_id] = member
+        self.transmit(member.hop, member.home_hop, ClientArrived(incarnation))
+
+    def bring_back(
+        self, client: str, home: str, on_tcm: OnTcm | None = None, is_twin: bool = False
+    ) -> SimClient | None:
         """A client that is gone connects again, with its id; None: a broker still knows it, and would refuse."""
         is_known = client in self._parting or self.brokers[home].state.crt.claims(client)
-        return None if is_known else self.connect(client, home, on_tcm)
+        return None if is_known else self.connect(client, home, on_tcm, is_twin)
 
     # The network
 
@@ -256,7 +274,7 @@ class World:
             for number, message in messages:
                 self._arrive(source, target, number, message)
             return
-        last = self.clients[name_of(source)].heard_until if source not in self._by_hop else messages[-1][0]
+        last = self._members[link].heard_until if source not in self._by_hop else messages[-1][0]
         heard = [message for number, message in messages if number <= last]
         self.messages += len(heard)
         try:
@@ -269,17 +287,12 @@ class World:
     def _arrive(self, source: Hop, target: Hop, number: int, message: Input) -> None:
         broker = self._by_hop.get(target)
         if broker is None:
-            client = self.clients.get(name_of(target))
-            if (
-                client is not None
-                and client.is_alive
-                and number > client.deaf_until
-                and source == client.home_hop
-            ):
+            client = self._members.get((target, source))
+            if client is not None and client.is_alive and number > client.deaf_until:
                 self.messages += 1
                 client.take(message)
             return
-        if source not in self._by_hop and number > self.clients[name_of(source)].heard_until:
+        if source not in self._by_hop and number > self._members[source, target].heard_until:
             return  # it was lost with its sender
         self.messages += 1
         self.tidying += type(message) in TIDYING
@@ -309,6 +322,8 @@ class World:
             self._perform(broker, ready.sends)
         for notice in ready.notices:
             self.record(broker, notice.name, notice.fields)
+            if notice.name == CLIENT_REFUSED:
+                self._members[client_hop(notice.fields["client"]), broker_hop(broker)].turn_away()
 
     def _expire(self) -> None:
         self._is_expiring = False

@@ -7,9 +7,20 @@ from random import Random
 
 import pytest
 
+from broker.core import Broker
 from broker.protocol.filters import Filter, at_least, between, make_filter
 from broker.protocol.hops import broker_hop, client_hop
-from broker.protocol.messages import Accepted, Announce, Join, Joined, Operation, Publish, Refused, Settled
+from broker.protocol.messages import (
+    Accepted,
+    Announce,
+    Join,
+    Joined,
+    Leave,
+    Operation,
+    Publish,
+    Refused,
+    Settled,
+)
 from broker.protocol.vocabulary import NO_KEY, Kind
 from broker.routing.joining import ClientArrived
 from broker.routing.ready import ProtocolError
@@ -162,6 +173,24 @@ def test_of_two_claims_on_one_id_the_smaller_broker_wins(seed: int) -> None:
     # b3 may only win if it had joined before b1 asked; then b1 was told so.
     joined = [moment.node for moment in world.moments if moment.name == "client-joined"]
     assert joined == [winner]
+
+
+def test_the_records_of_the_accepted_claim_stay_when_the_refused_one_goes() -> None:
+    """At b2, which hears of the refusal when the client at b1 has spoken already."""
+    broker, b1, b3 = Broker("b2", ("b1", "b3"), 1), broker_hop("b1"), broker_hop("b3")
+    record = Operation("adv", "c", (NO_KEY, 1, 7, 1), make_filter({"x": 0}))
+    for source, message in (
+        (b1, Announce("b1", 1, "")),
+        (b3, Announce("b3", 1, "")),
+        (b1, Join("c", 7, "b1")),
+        (b3, Join("c", 8, "b3")),
+        (b1, record),
+        (b3, Leave("c", 8, "b3")),
+    ):
+        broker.handle(0.0, source, message)
+    assert [(hop, found.stamp) for hop, found in broker.routing.srt] == [(b1, record.stamp)]
+    broker.handle(0.0, b1, Leave("c", 7, "b1"))
+    assert len(broker.routing.srt) == 0
 
 
 def test_an_id_in_use_elsewhere_is_refused_and_its_holder_keeps_its_records() -> None:

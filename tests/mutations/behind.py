@@ -179,6 +179,33 @@ def a_void_comes_where_the_plan_has_ended() -> Faults:
     return script.run().faults()
 
 
+def an_advertisement_fetches_what_a_plan_has_hidden() -> Faults:
+    """H19: b0 has committed when it gets D's `usub`, and A, who takes over, has not even subscribed."""
+    script = Script(STAR, {"C": "b2", "D": "b2", "A": "b3", "E": "b1"}, [("D", sub(0))])
+    script.slow({"A>b3": 40})
+    script.transaction("C", "s-tx", ask("A", sub(0)), ask("D", usub(0)))
+    return _unreached(script, advertised_at=8)
+
+
+def an_advertisement_fetches_what_a_commit_has_hidden() -> Faults:
+    """H19: the same with D-TX; that all have committed comes to b3 long after the advertisement."""
+    script = Script(STAR, {"C": "b2", "D": "b2", "A": "b3", "E": "b1"}, [("D", sub(0))])
+    script.transaction("C", "d-tx", ask("A", sub(0)), ask("D", usub(0)))
+    script.slow({"b0>b3": 30}, at=22)
+    return _unreached(script, advertised_at=25)
+
+
+def _unreached(script: Script, advertised_at: float) -> Faults:
+    """E advertises, and publishes when that has gone round among those that it takes no time to reach."""
+    script.regular("E", adv(0), at=advertised_at)
+    for time in range(6, 60):
+        script.regular("E", pub(0), at=advertised_at + time)
+    faults = script.run().faults()
+    reached = {d.op for d in script.history.deliveries if d.client in ("A", "D")}
+    lost = [o.op for o in script.history.regular["E"] if o.kind == "pub" and o.op not in reached]
+    return [*faults, *(("recipients", f"regular pub {op} reached nobody") for op in lost)]
+
+
 def _uncommitted(script: Script, *transactions: Started) -> Faults:
     return [
         ("liveness", f"{t.tx} of {t.client}: {script.outcome(t)}, {script.reason(t)}")

@@ -12,9 +12,13 @@ from broker.protocol.vocabulary import Protocol
 from tests.mutations import (
     behind,
     clients,
+    crashes,
+    departures,
     links,
     operations,
     ordering,
+    parting,
+    patience,
     planned,
     resting,
     retiring,
@@ -36,6 +40,8 @@ class Caught(Struct, frozen=True):
     seed: int
     property: str
     """Which check objects."""
+    restart: float = 0.0
+    """How often brokers crash; 0: they keep no journals."""
 
 
 class Scheduled(Struct, frozen=True):
@@ -49,10 +55,12 @@ class Harmless(Struct, frozen=True):
     generators: tuple[str, ...]
     protocol: Protocol
     reason: str
+    restart: float = 0.0
 
 
 MODULES = (
-    operations, ordering, tables, planned, clients, retiring, returning, telling, links, resting,
+    operations, ordering, tables, planned, clients, retiring, returning, telling, links, resting, parting,
+    patience, crashes,
 )  # fmt: skip
 
 CAUGHT = (
@@ -93,6 +101,14 @@ CAUGHT = (
     Caught(ordering.votes_of_others_do_not_count, "move", "d-tx", 26, "serializability"),
     Caught(ordering.participants_are_not_told, "skew", "d-tx", 0, "serializability"),
     Caught(ordering.abort_is_not_passed_on, "skew", "d-tx", 0, "liveness"),
+    Caught(ordering.newer_regular_advertisements_are_overlooked, "overtaken", "d-tx", 0, "consistency"),
+    Caught(
+        ordering.newer_regular_advertisements_are_overlooked,
+        "overtaken",
+        "d-tx-optimistic",
+        0,
+        "consistency",
+    ),
     # Tables
     Caught(tables.records_count_in_order_of_arrival, "carve", "d-tx", 99, "convergence"),
     Caught(tables.records_count_in_order_of_arrival, "carve", "d-tx-ni", 99, "convergence"),
@@ -143,6 +159,21 @@ CAUGHT = (
         "liveness",
     ),
     Caught(returning.brokers_do_not_tell_whose_plan_it_is, "dispatch", "s-tx-safe", 0, "liveness"),
+    # Clients that go, and two that want one id
+    Caught(parting.voids_stop_on_their_way_to_the_coordinator, "stranded", "s-tx", 79, "liveness"),
+    Caught(parting.who_was_asked_may_go, "lost", "d-tx-ni", 33, "answers"),
+    Caught(parting.who_has_sent_its_steps_may_go, "lost", "s-tx-safe", 2, "answers"),
+    Caught(parting.who_is_refused_takes_the_records_of_the_accepted_one, "twins", "d-tx", 11, "tables"),
+    Caught(parting.who_is_refused_takes_the_records_of_the_accepted_one, "twins", "s-tx", 11, "tables"),
+    # Clients that do not wait any longer
+    Caught(patience.what_is_given_up_counts_as_aborted, "hurried", "d-tx", 13, "answers"),
+    Caught(patience.what_is_given_up_counts_as_aborted, "hurried", "d-tx-ni", 13, "answers"),
+    Caught(patience.plans_that_are_given_up_count_as_aborted, "hurried", "s-tx", 5, "answers"),
+    Caught(patience.plans_that_are_given_up_count_as_aborted, "hurried", "s-tx-safe", 16, "answers"),
+    Caught(patience.plans_are_given_up_in_silence, "hurried", "s-tx", 1, "answers"),
+    Caught(patience.plans_are_given_up_in_silence, "hurried", "s-tx-safe", 4, "answers"),
+    Caught(patience.what_was_given_up_is_forgotten, "hurried", "d-tx", 3, "liveness"),
+    Caught(patience.who_gives_up_a_refused_begin_is_thrown_out, "hurried", "d-tx", 33, "liveness"),
     # Clients
     Caught(clients.frames_share_one_queue, "disjoint", "d-tx", 2, "liveness"),
     Caught(clients.operations_are_not_awaited, "dispatch", "d-tx", 1, "consistency"),
@@ -216,6 +247,9 @@ CAUGHT = (
     Caught(links.frames_go_the_way_of_their_first_publication, "pressed", "d-tx", 0, "recipients"),
     Caught(links.frames_lose_the_last_publication_of_each_way, "pressed", "d-tx", 0, "recipients"),
     Caught(links.refusals_in_a_frame_are_kept_to_oneself, "pressed", "d-tx", 3, "links"),
+    Caught(patience.windows_are_not_heeded, "pressed", "d-tx", 4, "links"),
+    Caught(patience.what_need_not_be_queued_passes_the_window, "pressed", "d-tx", 1, "links"),
+    Caught(patience.patience_never_ends, "pressed", "d-tx", 7, "links"),
     # What is over, and what has time
     Caught(resting.begin_ends_with_the_first_answer, "hurried", "d-tx", 16, "liveness"),
     Caught(resting.begin_ends_with_the_first_answer, "hurried", "d-tx-ni", 16, "liveness"),
@@ -252,6 +286,34 @@ CAUGHT = (
     Caught(resting.subscriptions_of_others_are_not_awaited, "overlapping", "s-tx", 14, "consistency"),
     Caught(resting.what_attracts_is_not_what_is_waited_for, "crossing", "s-tx", 7, "liveness"),
     Caught(retiring.late_is_whoever_has_a_smaller_key, "disjoint", "d-tx-optimistic", 0, "liveness"),
+    # Journals, snapshots, recovery
+    Caught(crashes.effects_do_not_wait, "mixed", "d-tx", 0, "recovery", 3.0),
+    Caught(crashes.one_entry_too_many_is_durable, "mixed", "d-tx", 0, "recovery", 3.0),
+    Caught(crashes.what_is_handled_is_told_as_processed, "mixed", "d-tx", 7, "recovery", 3.0),
+    Caught(crashes.greetings_overtake_what_waits, "mixed", "d-tx", 16, "links", 3.0),
+    Caught(crashes.welcomes_of_neighbours_wait, "mixed", "d-tx", 2, "exception", 3.0),
+    Caught(crashes.who_is_parted_with_is_welcomed, "consolidate", "d-tx", 162, "links", 1.0),
+    Caught(crashes.time_that_passes_is_not_entered, "mixed", "d-tx", 18, "recovery", 3.0),
+    Caught(crashes.who_goes_is_not_entered, "mixed", "d-tx", 11, "exception", 3.0),
+    Caught(crashes.who_comes_is_not_entered, "mixed", "d-tx", 1, "recovery", 3.0),
+    Caught(crashes.entries_are_replayed_now, "mixed", "d-tx", 2, "recovery", 3.0),
+    Caught(crashes.nothing_is_synced, "mixed", "d-tx", 0, "recovery", 3.0),
+    Caught(crashes.a_failed_sync_is_tried_again, "mixed", "d-tx", 23, "exception", 3.0),
+    Caught(crashes.names_are_not_synced, "mixed", "d-tx", 18, "recovery", 3.0),
+    Caught(crashes.files_go_before_their_snapshot_is_certain, "mixed", "d-tx", 0, "exception", 3.0),
+    Caught(crashes.torn_tails_stay, "mixed", "d-tx", 0, "recovery", 3.0),
+    Caught(crashes.every_start_is_another_life, "mixed", "d-tx", 0, "links", 3.0),
+    Caught(crashes.entries_behind_a_snapshot_are_forgotten, "mixed", "d-tx", 0, "recovery", 3.0),
+    Caught(crashes.snapshots_do_not_wait_for_effects, "mixed", "d-tx", 0, "exception", 3.0),
+    Caught(crashes.links_begin_anew, "mixed", "d-tx", 0, "exception", 3.0),
+    Caught(crashes.what_is_kept_is_not_saved, "mixed", "d-tx", 0, "exception", 3.0),
+    Caught(crashes.clients_are_not_saved, "mixed", "d-tx", 0, "recovery", 3.0),
+    Caught(crashes.what_was_processed_is_not_skipped, "mixed", "d-tx", 11, "links", 3.0),
+    Caught(crashes.nobody_is_away_after_a_crash, "mixed", "d-tx", 39, "links", 3.0),
+    Caught(crashes.time_begins_anew, "mixed", "d-tx", 2, "recovery", 3.0),
+    Caught(crashes.the_departed_are_back, "mixed", "d-tx", 11, "recovery", 3.0),
+    Caught(crashes.sessions_are_taken_up_twice, "mixed", "d-tx", 2, "recovery", 3.0),
+    Caught(crashes.who_returns_may_begin_anew, "mixed", "d-tx", 0, "exception", 3.0),
 )
 
 SCHEDULED = (
@@ -262,6 +324,18 @@ SCHEDULED = (
         returning.steps_of_a_former_life_are_not_missed,
         behind.a_participant_comes_back_where_others_are_awaited,
         "atomicity",
+    ),
+    Scheduled(
+        parting.voids_stop_on_their_way_to_the_coordinator,
+        departures.somebody_is_asked_beyond_the_coordinator,
+        "liveness",
+    ),
+    Scheduled(parting.who_was_asked_may_go, departures.who_was_asked_goes_before_the_vote, "answers"),
+    Scheduled(
+        parting.who_has_sent_its_steps_may_go, departures.who_has_published_goes_before_the_vote, "answers"
+    ),
+    Scheduled(
+        parting.who_is_refused_takes_the_records_of_the_accepted_one, departures.two_want_one_id, "tables"
     ),
     # Behind transactions
     Scheduled(resting.commits_go_before_repairs, behind.a_repair_is_sent_with_its_commit, "recipients"),
@@ -293,6 +367,16 @@ SCHEDULED = (
     Scheduled(
         retiring.plans_are_over_before_their_brokers_say_so,
         behind.events_cross_the_commit_of_a_plan,
+        "recipients",
+    ),
+    Scheduled(
+        retiring.late_steps_of_plans_are_not_hidden,
+        behind.an_advertisement_fetches_what_a_plan_has_hidden,
+        "recipients",
+    ),
+    Scheduled(
+        retiring.what_is_hidden_is_attracted_for_everybody,
+        behind.an_advertisement_fetches_what_a_commit_has_hidden,
         "recipients",
     ),
     Scheduled(retiring.nobody_is_told_that_it_is_over, behind.events_cross_a_commit, "convergence"),
@@ -329,6 +413,11 @@ SCHEDULED = (
         ordering.newer_regular_operations_are_overlooked,
         schedules.a_regular_operation_is_newer_than_its_place,
         "serializability",
+    ),
+    Scheduled(
+        ordering.newer_regular_advertisements_are_overlooked,
+        schedules.a_regular_advertisement_is_newer_than_its_place,
+        "consistency",
     ),
     Scheduled(
         ordering.no_repair_at_commit,
@@ -415,6 +504,14 @@ SCHEDULED = (
 
 HARMLESS = (
     Harmless(
+        retiring.floors_are_never_raised,
+        ("overtaken", "undo"),
+        "d-tx",
+        "A transaction with a smaller key than one that has committed began at its broker before that one asked "
+        "there for votes. Links are FIFO: so its begin is at every broker before that commit, and keeps whatever "
+        "is written behind the commit from being compacted until it has ended itself.",
+    ),
+    Harmless(
         ordering.epochs_follow_commits_only,
         ("skew", "overlapping"),
         "d-tx",
@@ -441,5 +538,13 @@ HARMLESS = (
         "s-tx",
         "All that a coordinator says goes through the one broker that it has sent its abort to before: "
         "that drops steps of a plan of its client that has ended, by the plan's number.",
+    ),
+    Harmless(
+        crashes.acknowledgements_are_not_replayed,
+        ("mixed", "crash"),
+        "d-tx",
+        "A peer that comes back says how much it has processed. Until then a broker that has recovered keeps more"
+        " than it need.",
+        3.0,
     ),
 )

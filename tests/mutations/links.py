@@ -199,11 +199,13 @@ def what_waits_is_not_sent_on_a_new_connection(patch: pytest.MonkeyPatch) -> Non
 def publications_pass_the_operations_of_their_frame(patch: pytest.MonkeyPatch) -> None:
     """The messages of a frame are handled in order."""
 
-    def handle_frame(original: Any, self: Any, peer: Any, messages: Sequence[AnyMessage], _: bytes) -> None:
+    def handle_frame(
+        original: Any, self: Any, peer: Any, messages: Sequence[AnyMessage], _: bytes, now: Any = None
+    ) -> None:
         ordered = sorted(messages, key=lambda message: type(message) is not Publish)
-        original(self, peer, ordered, wire.body(b"".join(map(wire.encode, ordered)), len(ordered)))
+        original(self, peer, ordered, wire.body(b"".join(map(wire.encode, ordered)), len(ordered)), now)
 
-    replace(patch, Transit, "_handle_frame", handle_frame)
+    replace(patch, Transit, "handle_frame", handle_frame)
 
 
 def frames_go_the_way_of_their_first_publication(patch: pytest.MonkeyPatch) -> None:

@@ -177,6 +177,18 @@ def newer_regular_operations_are_overlooked(patch: pytest.MonkeyPatch) -> None:
     always(patch, Order, "_has_newer_records", bool)
 
 
+def newer_regular_advertisements_are_overlooked(patch: pytest.MonkeyPatch) -> None:
+    """D-TX option O2: so does a regular `adv` or `uadv`."""
+
+    def has_newer_records(original: Any, self: Order, context: Any) -> bool:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(SRT, "log", lambda *_: ())
+            answer: bool = original(self, context)
+        return answer
+
+    replace(patch, Order, "_has_newer_records", has_newer_records)
+
+
 def no_repair_at_commit(patch: pytest.MonkeyPatch) -> None:
     """D-TX A12 (H13): what neighbours lack of a merged transaction is sent with its commit."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ def replace(patch: pytest.MonkeyPatch, owner: Any, name: str, changed: Callable[
     """`changed` is called with the original function first, then with what that would be called with."""
     original = getattr(owner, name)
 
+    @wraps(original)
     def method(*arguments: Any, **named: Any) -> Any:
         return changed(original, *arguments, **named)
 

@@ -17,6 +17,7 @@ from broker.transactions.dtx.decisions import DtxDecisions
 from broker.transactions.dtx.machine import Dtx
 from broker.transactions.dtx.order import Order
 from broker.transactions.stx.decisions import StxDecisions
+from broker.transactions.stx.steps import Stepping
 from tests.mutations.patching import always, replace
 
 
@@ -158,3 +159,25 @@ def plans_are_over_before_their_brokers_say_so(patch: pytest.MonkeyPatch) -> Non
             ready += self._state.retirement.tell()
 
     replace(patch, StxDecisions, "commit", commit)
+
+
+def late_steps_of_plans_are_not_hidden(patch: pytest.MonkeyPatch) -> None:
+    """D-TX A20 (H19), in fast plans: nor does a `usub` count that comes where its plan has committed."""
+    always(patch, Stepping, "hide", lambda: None)
+
+
+def what_is_hidden_is_attracted_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    """D-TX A20 (H19): a `usub` that is hidden stays so where an advertisement fetches it to."""
+
+    def adopt(original: Any, self: Dtx, record: Record, message: Any) -> Any:
+        is_taken = original(self, record, message)
+        if message.decided:
+            record.tag = None
+        return is_taken
+
+    replace(patch, Dtx, "adopt", adopt)
+
+
+def floors_are_never_raised(patch: pytest.MonkeyPatch) -> None:
+    """D-TX A21 (H20): an edge broker remembers the largest key of a record that it has dropped for want of effect."""
+    always(patch, Compaction, "raise_floor", lambda: None)

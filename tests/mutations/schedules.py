@@ -131,6 +131,16 @@ def a_regular_operation_is_newer_than_its_place() -> Faults:
     return script.run().faults()
 
 
+def a_regular_advertisement_is_newer_than_its_place() -> Faults:
+    """O2: the same with what the client advertises."""
+    script = Script((), {"c0": "b0", "c1": "b0", "c2": "b0"}, [("c2", sub(0))])
+    script.slow({"b0>c0": 40})
+    script.transaction("c1", "d-tx-optimistic", adv(0), ask("c0", sub(3)))
+    script.transaction("c2", "d-tx-optimistic", sub(1), at=1)
+    script.regular("c1", uadv(0), at=20)
+    return script.run().faults()
+
+
 def a_subscription_ends_between_vote_and_commit() -> Faults:
     """The advertisement has attracted it to b0; at b1 it and its end may not cancel out before the commit."""
     script = Script(line("b0", "b1"), {"c0": "b0", "c1": "b1"}, [("c1", sub(0))])

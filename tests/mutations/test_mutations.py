@@ -10,6 +10,7 @@ import pytest
 from broker.protocol.vocabulary import Protocol
 from labctl.simulate import runner
 from labctl.simulate.programs.generate import GENERATORS
+from labctl.simulate.programs.variants import Variant, generate
 from tests.mutations.catalogue import (
     CAUGHT,
     HARMLESS,
@@ -38,9 +39,13 @@ def planted(mutation: Mutation) -> Iterator[None]:
         yield
 
 
-def judged(generator: str, seed: int, protocol: Protocol) -> Faults:
+def judged(generator: str, seed: int, protocol: Protocol, restart: float = 0.0) -> Faults:
+    if restart:
+        program = generate(generator, protocol, seed, Variant(restart=restart))
+    else:
+        program = GENERATORS[generator](seed, [protocol])
     try:
-        return runner.simulate(GENERATORS[generator](seed, [protocol])).faults
+        return runner.simulate(program).faults
     except Exception as error:  # noqa: BLE001 a broker that falls over is caught, too
         return [("exception", repr(error))]
 
@@ -54,9 +59,9 @@ def name_of(case: Caught | Scheduled | Harmless) -> str:
 def test_a_planted_fault_is_caught_by_a_random_schedule(case: Caught) -> None:
     for seed in range(case.seed, case.seed + PATIENCE):
         with planted(case.mutation):
-            faults = judged(case.generator, seed, case.protocol)
+            faults = judged(case.generator, seed, case.protocol, case.restart)
         if case.property in {property_ for property_, _ in faults}:
-            assert judged(case.generator, seed, case.protocol) == []
+            assert judged(case.generator, seed, case.protocol, case.restart) == []
             return
     pytest.fail(f"not caught by {case.generator} from {case.seed} on: {rule_of(case.mutation)}")
 
@@ -74,7 +79,11 @@ def test_a_planted_fault_that_does_no_harm_is_not_caught(case: Harmless) -> None
     with planted(case.mutation):
         for generator in case.generators:
             for seed in range(HARMLESS_SEEDS):
-                assert judged(generator, seed, case.protocol) == [], (generator, seed, case.reason)
+                assert judged(generator, seed, case.protocol, case.restart) == [], (
+                    generator,
+                    seed,
+                    case.reason,
+                )
 
 
 def test_every_planted_fault_is_in_the_catalogue_once_or_more_and_names_its_rule() -> None:

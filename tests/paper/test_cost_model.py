@@ -16,10 +16,8 @@ import pytest
 
 from broker.core import Input
 from broker.protocol.filters import Event
-from broker.protocol.hops import broker_hop, client_hop
 from broker.protocol.messages import Publish
 from broker.protocol.vocabulary import PROTOCOLS, Protocol
-from broker.routing.joining import ClientArrived
 from labctl.simulate.clients import SimClient
 from labctl.simulate.programs.programs import Op
 from labctl.simulate.runner import regular
@@ -307,8 +305,7 @@ class Reacting(SimClient):
         incarnation = 100 + len(world.clients)
         super().__init__(world, client, home, incarnation, None)
         self._react = react
-        world.clients[client] = self
-        world.transmit(client_hop(client), broker_hop(home), ClientArrived(incarnation))
+        world.bring_in(self, incarnation)
 
     def take(self, message: Input) -> None:
         super().take(message)

@@ -15,7 +15,7 @@ from broker.core import Broker
 from broker.protocol.vocabulary import PROTOCOLS, Protocol
 from client.core.errors import ClientError
 from labctl.simulate.programs.programs import Op
-from tests.support.scripted import CROSSING_S, Script, Started, adv, ask, line, pub, sub, usub
+from tests.support.scripted import CROSSING_S, Script, Started, adv, ask, line, pub, sub, uadv, usub
 
 LINE = line("b1", "b2", "b3")
 DYNAMIC = ("d-tx", "d-tx-optimistic", "d-tx-ni")
@@ -119,7 +119,20 @@ def test_a_lifetime_that_no_broker_gives_is_refused_with_the_limit() -> None:
     assert script.residue() == []
 
 
-async def _swallowed(work: Coroutine[Any, Any, None]) -> None:
+def test_a_begin_that_is_given_up_while_it_is_being_refused_costs_nobody_its_session() -> None:
+    """The abort and the refusal cross; the broker has nothing of it any more, and never had."""
+    script = Script((), {"c0": "b0"})
+    client = script.world.clients["c0"]
+    client.wait_at_most(1.5 * CROSSING_S)
+    transaction = client.transactions.begin("d-tx", lifetime_s=3600)
+    script.world.spawn(_swallowed(transaction.__aenter__()))
+    script.run()
+    assert script.faults() == []
+    assert transaction.outcome is not None
+    assert "it could not begin within" in transaction.outcome.reason
+
+
+async def _swallowed(work: Coroutine[Any, Any, object]) -> None:
     with suppress(ClientError):
         await work
 
@@ -140,6 +153,20 @@ def test_h19_an_event_that_crosses_a_commit_reaches_the_old_or_the_new_owner(pro
     reached = {d.op for d in script.history.deliveries if d.client in ("A", "D")}
     assert events <= reached
     assert script.reaches("E", 0) == {"A"}
+
+
+@pytest.mark.parametrize("at", range(9, 17))
+def test_what_is_advertised_beside_a_transaction_may_be_published(at: float) -> None:
+    """Its broker has voted, and a later transaction has committed: what the client says then is the newer one."""
+    script = Script((), {"c1": "b0", "c2": "b0"}, [("c1", adv(0))])
+    script.slow({"b0>c1": 12}, at=4.5)  # the votes
+    started = script.transaction("c1", "d-tx", uadv(0))
+    script.transaction("c2", "d-tx-optimistic", on("e", sub(1)), at=1)
+    script.regular("c1", adv(0), at=at)
+    script.run()
+    assert script.outcome(started) == "committed"
+    assert script.world.clients["c1"]._session.space.contains({"s": "d", "x": 0})
+    assert script.faults() == []
 
 
 def sizes(broker: Broker) -> tuple[int, int]:

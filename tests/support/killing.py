@@ -111,6 +111,12 @@ class Soak(Struct):
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._play(overlay, result, folder))
             self.recoveries = [line for name in overlay.names for line in overlay.log(name, "recovered")]
+            self.faults += [
+                f"{name} has refused somebody honest: {line['reason']}"
+                for name in overlay.names
+                for line in overlay.log(name, "refused")
+                if line["code"] == "protocol"
+            ]
             left = [name for name in overlay.names if not overlay.is_alive(name)]
             self.faults += [f"{name} has ended: {overlay.errors(name)}" for name in left]
         self.faults += grown(self.samples)

@@ -106,9 +106,15 @@ def resident_bytes(pid: int) -> int:
 
 @asynccontextmanager
 async def cuttable_overlay(
-    folder: Path, links: Iterable[Link] = LINE, **settings: Any
+    folder: Path,
+    links: Iterable[Link] = LINE,
+    rewrite: Callable[[str, str], str] = lambda _, text: text,
+    **settings: Any,
 ) -> AsyncIterator[tuple[Overlay, dict[Link, Cuttable]]]:
-    """An overlay whose links between brokers can be cut; all of them are up."""
+    """An overlay whose links between brokers can be cut; all of them are up.
+
+    `rewrite` makes what is in a broker's configuration file of its name and of what is there.
+    """
     links = list(links)
     with brokers(folder, links, start=False, **settings) as overlay:
         async with AsyncExitStack() as stack:
@@ -118,6 +124,9 @@ async def cuttable_overlay(
                 proxies[dialler, other] = proxy
                 file = folder / f"{dialler}.toml"
                 file.write_text(file.read_text().replace(overlay.address(other), proxy.address))
+            for name in overlay.names:
+                file = folder / f"{name}.toml"
+                file.write_text(rewrite(name, file.read_text()))
             await start(overlay)
             yield overlay, proxies
 

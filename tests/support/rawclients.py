@@ -10,11 +10,10 @@ from itertools import count
 
 from broker.core import Input
 from broker.protocol.filters import Event, Filter, Overlap
-from broker.protocol.hops import Hop, broker_hop, client_hop
+from broker.protocol.hops import Hop
 from broker.protocol.messages import Publish, Request, Settle
 from broker.protocol.vocabulary import Kind, Message
 from broker.protocol.wire import HEADER_BYTES, AnyMessage, decode, encode, frame
-from broker.routing.joining import ClientArrived
 from labctl.simulate.clients import SimClient
 from labctl.simulate.world import World
 
@@ -45,8 +44,8 @@ class RawWorld(World):
 
     def enter(self, client: str, home: str) -> None:
         incarnation = next(self._lives)
-        self.clients[client] = self._raw[client] = RawClient(self, client, home, incarnation)
-        self.transmit(client_hop(client), broker_hop(home), ClientArrived(incarnation))
+        self._raw[client] = RawClient(self, client, home, incarnation)
+        self.bring_in(self._raw[client], incarnation)
 
     def operate(self, client: str, kind: Kind, filter_: Filter) -> None:
         self._raw[client].send(Request(next(self._requests), kind, filter_))

@@ -133,9 +133,14 @@ class Script:
         """Its last `lost` messages are lost with it."""
         self.world.at(self._time(at), lambda: self.world.clients[client].crash(lost))
 
-    def come_back(self, client: str, at: float, home: str = "") -> None:
-        """A client that is gone connects again with its id, where it was or elsewhere, as soon as it is let in."""
+    def come_back(self, client: str, at: float, home: str = "", twin_at: str = "") -> None:
+        """A client that is gone connects again with its id, where it was or elsewhere, as soon as it is let in.
+
+        `twin_at`: at this broker another one wants the same id.
+        """
         self.world.at(self._time(at), lambda: self._bring_back(client, home))
+        if twin_at:
+            self.world.at(self._time(at), lambda: self._bring_twin(client, twin_at))
 
     # Reading it
 
@@ -265,6 +270,11 @@ class Script:
         else:
             self.world.spawn(_settle_in(back))
 
+    def _bring_twin(self, client: str, home: str) -> None:
+        twin = self.world.bring_back(client, home, self._on_tcm, is_twin=True)
+        assert twin is not None, f"{home} has heard of {client}"
+        self.world.spawn(_settle_in(twin))
+
     def _label(self, op: Op) -> bytes:
         self._asked.append(op)
         return str(len(self._asked) - 1).encode()
@@ -281,6 +291,7 @@ class Script:
             client.spawn(started.transaction.abort("by script"))
 
     async def _regular(self, client: str, body: Iterable[Op]) -> None:
+        await self.world.clients[client].arrived()
         for op in body:
             await regular(self.world.clients[client], op)
 

@@ -91,8 +91,8 @@ async def answer(tcm: Tcm, frame: Frame) -> None:
         await frame.subscribe(instance)
 
 
-async def steady(overlay: Overlay, seconds: float) -> list[str]:
-    """What has grown."""
+async def steady(overlay: Overlay, seconds: float, records_max: int = 0) -> list[str]:
+    """What has grown; `records_max`: of records by more than so many."""
     first, middle, last = overlay.names
     places = {"E": first, "D": middle, "A": last}
     clients = {
@@ -115,7 +115,7 @@ async def steady(overlay: Overlay, seconds: float) -> list[str]:
                 group.create_task(lane.run(deadline))
             group.create_task(_publish(engine, deadline))
             samples = group.create_task(_watch(overlay, lanes, deadline))
-        return grown(samples.result())
+        return grown(samples.result(), records_max)
     finally:
         for client in clients.values():
             await client.__aexit__(None, None, None)
@@ -153,13 +153,13 @@ async def look(overlay: Overlay, name: str) -> Sample:
     return Sample(rss_bytes, len(list((process / "fd").iterdir())), counts["srt"] + counts["prt"])
 
 
-def grown(samples: list[tuple[float, dict[str, Sample]]]) -> list[str]:
+def grown(samples: list[tuple[float, dict[str, Sample]]], records_max: int = 0) -> list[str]:
     """The largest of the last third, beside the largest of what was warm and came before."""
     warm = [sample for at, sample in samples if at >= WARM_UP_S] or [sample for _, sample in samples]
     early, late = warm[: -len(warm) // 3 or None], warm[-(len(warm) // 3 or 1) :]
     found = []
     for name in early[0]:
-        for field, allowed in (("rss_bytes", GROWTH_BYTES_MAX), ("descriptors", 0), ("records", 0)):
+        for field, allowed in (("rss_bytes", GROWTH_BYTES_MAX), ("descriptors", 0), ("records", records_max)):
             before = max(getattr(sample[name], field) for sample in early)
             after = max(getattr(sample[name], field) for sample in late)
             if after > before + allowed:

@@ -110,12 +110,12 @@ TESTED_BY = {
         "client/core/test_transactions.py": "clients tasks",
         "client/scenarios/test_cases.py": "stage",
         "labctl/checks/test_beside.py": "epilogue",
-        "labctl/simulate/search/test_explore.py": "choices snapshot",
-        "labctl/simulate/test_linked.py": "account nodes",
+        "labctl/simulate/search/test_explore.py": "snapshot",
+        "labctl/simulate/test_linked.py": "nodes",
         "paper/test_transcripts.py": "world",
     },
     "labctl.simulate.programs": {
-        "labctl/simulate/search/test_campaign.py": "maker resting windows",
+        "labctl/simulate/search/test_campaign.py": "maker narrow resting windows",
     },
     "labctl.simulate.recorded": {"labctl/simulate/recorded/test_world.py": "judging"},
     "labctl.simulate.search": {

@@ -67,7 +67,7 @@ class Dtx(Machine):
             TxAck: for_client(self._ack),
             Prepare: for_client(self._prepare),
             Commit: self._commit_for_client,
-            Abort: for_client(self._abort),
+            Abort: self._abort_for_client,
             Ended: for_client(self.decisions.ended),
         }
         self.from_broker: dict[type, Callable[[Hop, Any], Ready]] = {
@@ -256,6 +256,13 @@ class Dtx(Machine):
         ready = self.decisions.commit(context, source)
         ready += self._pump()
         return ready
+
+    def _abort_for_client(self, client: str, message: Abort) -> Ready:
+        if message.tx in self.contexts or message.tx in self.tombs:
+            return self._abort(client_hop(client), message)
+        check_name(message.tx, client, self._state.joined_guest(client).incarnation)
+        self._state.mark("a begin was given up when it had been refused")
+        return Ready([], [])
 
     def _abort(self, source: Hop, message: Abort) -> Ready:
         context = self._open(message.tx)

@@ -120,6 +120,7 @@ class SimDisk:
         """So many have been carried out that changed something."""
         self.stop_before: int | None = None
         """The operation with this number raises Crashed, and so does each behind it; the first is 1."""
+        self.has_stopped = False
         self._failing: dict[int, int] = {}
         self._folders: dict[str, _Names] = {}
         self._inodes = 0
@@ -130,6 +131,13 @@ class SimDisk:
     def fail(self, operation: int, error: int) -> None:
         """The operation with this number raises an OSError with this errno; a write is carried out to half."""
         self._failing[operation] = error
+
+    @property
+    def is_to_fail(self) -> bool:
+        return any(number > self.operations for number in self._failing)
+
+    def fail_no_more(self) -> None:
+        self._failing.clear()
 
     def crash(self, random: Random) -> None:
         """The machine is started again."""
@@ -144,6 +152,7 @@ class SimDisk:
     def kill(self) -> None:
         """The process that used the disk is gone; nothing was lost."""
         self.stop_before = None
+        self.has_stopped = False
         self._failing.clear()
         self._locked.clear()
         self._life += 1
@@ -204,6 +213,7 @@ class SimDisk:
         """One operation more, if it is not the one that fails or before which everything stops."""
         number = self.operations + 1
         if self.stop_before is not None and number >= self.stop_before:
+            self.has_stopped = True
             raise Crashed(f"in front of operation {number}, at {path}")
         self.operations = number
         if number in self._failing:

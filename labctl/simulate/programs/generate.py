@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.protocol.vocabulary import PLANNED, Protocol
-from labctl.simulate.programs import carried, resting, windows
+from labctl.simulate.programs import carried, narrow, resting, windows
 from labctl.simulate.programs.maker import BROKERS_MAX, SPAN_S, VALUES, Generator, Maker, tree
 from labctl.simulate.programs.programs import Op, Program, RegularProgram
 
@@ -193,4 +193,7 @@ GENERATORS: dict[str, Generator] = {
     "sequel": windows.sequel,
     "handover": windows.handover,
     "pressed": carried.pressed,
+    "stranded": narrow.stranded,
+    "overtaken": narrow.overtaken,
+    "twins": narrow.twins,
 }

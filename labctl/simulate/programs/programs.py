@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -79,6 +80,8 @@ class Fault(Struct, frozen=True):
     """So long after it is gone it wants to come back, with its id, and knows nothing; 0: it stays away."""
     back_at: str = ""
     """At which broker; empty: where it was."""
+    twin_at: str = ""
+    """At which broker another one wants the same id at that moment; empty: nobody does."""
 
 
 class ClockSkew(Struct, frozen=True):
@@ -97,6 +100,8 @@ class Conditions(Struct, frozen=True):
     limits: Limits = Limits()
     expire_s: float = 0.5
     """How often brokers look for what has been open too long."""
+    timeout_s: float = inf
+    """How long clients wait for an answer, once the program has begun."""
 
 
 class Cut(Struct, frozen=True):
@@ -107,6 +112,33 @@ class Cut(Struct, frozen=True):
     time: float
     seconds: float = 0.0
     """No other connection can be made for so long."""
+
+
+class Journals(Struct, frozen=True):
+    """How brokers keep theirs."""
+
+    sync_s: float = 0.0
+    """Mean time until what is entered is durable, in half of the cases; otherwise it is at the end of each step."""
+    snapshots: float = 0.0
+    """How often one is begun when nothing waits."""
+    grace_s: float = 5.0
+    """So long clients may be away."""
+
+
+class Restart(Struct, frozen=True):
+    """A broker's process ends, and another one goes on where its journal does."""
+
+    broker: str
+    time: float
+    kind: Literal["crash", "kill", "fail"] = "crash"
+    """With its machine, so that what was not synced is lost; by itself; by an error of its disk."""
+    pause_s: float = 0.0
+    operations: int = 0
+    """Instead of the disk's operation with this number from then on; 0: at that time."""
+    again: int = 0
+    """Once more, instead of this operation while it recovers; 0: not."""
+    behind_s: float = 0.0
+    """By so much the clock of its machine is behind then, if that was started anew."""
 
 
 class Program(Struct, frozen=True):
@@ -126,6 +158,10 @@ class Program(Struct, frozen=True):
     """Of every link; 0: links carry messages, and not frames over connections."""
     cuts: tuple[Cut, ...] = ()
     """Where links carry frames."""
+    journals: Journals | None = None
+    """Of brokers, where links carry frames."""
+    restarts: tuple[Restart, ...] = ()
+    """Of brokers with journals."""
     delays: DelayModel = DelayModel()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from msgspec import structs
 
@@ -14,6 +15,8 @@ from labctl.simulate.programs.programs import Op, Program, RegularProgram, TxPro
 CROWD_EVERY = 40
 """In one of so many crowds there are more transactions than brokers remember."""
 CROWD = 450
+TIMEOUTS_S = (inf, inf, 0.005, 0.02, 0.1)
+"""Of clients: from less than an answer takes to more than a transaction."""
 
 
 def undo(seed: int, protocols: Sequence[Protocol]) -> Program:
@@ -43,7 +46,7 @@ def undo(seed: int, protocols: Sequence[Protocol]) -> Program:
 
 
 def hurried(seed: int, protocols: Sequence[Protocol]) -> Program:
-    """Lifetimes end in the midst of it, brokers wait hardly for anybody, and somebody is slow to decide."""
+    """Lifetimes and patience end in the midst of it, brokers wait hardly for anybody, and somebody is slow to decide."""
     maker = Maker("hurried", seed, protocols, 5)
     random = maker.random
     maker.expire_s = random.choice((0.001, 0.005))
@@ -63,7 +66,8 @@ def hurried(seed: int, protocols: Sequence[Protocol]) -> Program:
     program = maker.program()
     client = random.choice(maker.clients)
     slow = {f"client:{client}>broker:{maker.homes[client]}": random.choice((5.0, 50.0, 1500.0))}
-    return structs.replace(program, slowness=program.slowness | slow)
+    conditions = structs.replace(program.conditions, timeout_s=random.choice(TIMEOUTS_S))
+    return structs.replace(program, slowness=program.slowness | slow, conditions=conditions)
 
 
 def crowd(seed: int, protocols: Sequence[Protocol]) -> Program:

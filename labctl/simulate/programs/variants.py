@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 
 from broker.protocol.vocabulary import PROTOCOLS, Protocol
 from labctl.simulate.programs.carried import carried
+from labctl.simulate.programs.durable import durable
 from labctl.simulate.programs.generate import GENERATORS, SPAN_S, tree
 from labctl.simulate.programs.programs import Fault, Program, TxProgram, directed_links
 from labctl.simulate.programs.swarm import swarmed
@@ -15,6 +16,8 @@ from labctl.simulate.programs.swarm import swarmed
 SLOW_SHARE = 0.3
 CARRIED_SHARE = 0.1
 """Of the seeds: links carry frames there, which takes twice the time."""
+DURABLE_SHARE = 0.5
+"""Of those: brokers keep journals there, and crash."""
 MIXED = "mixed"
 """All protocols in one overlay."""
 PROTOCOL_CHOICES = (*PROTOCOLS, MIXED)
@@ -35,6 +38,8 @@ class Variant(Struct, frozen=True):
     """Factor by which a part of the links is slower."""
     cut: float = 0.0
     """How often each link loses its connection; more than 0: links carry frames in every schedule, not in a few."""
+    restart: float = 0.0
+    """How often each broker crashes; more than 0: brokers keep journals in every schedule, not in a few."""
     swarm: bool = True
     """Each seed draws its own delays, mix of operations and faults; if not, all are as the generator makes them."""
 
@@ -54,8 +59,11 @@ def generate(scenario: str, protocol: str, seed: int, variant: Variant = PLAIN) 
     if structs.replace(variant, swarm=True) != PLAIN:
         program = _varied(program, variant, Random(f"{scenario} {protocol} {seed} {variant}"))
     random = Random(f"links {scenario} {protocol} {seed}")
-    if variant.cut or (not program.window_bytes and random.random() < CARRIED_SHARE):
+    is_carried = not program.window_bytes and random.random() < CARRIED_SHARE
+    if variant.cut or is_carried or (variant.restart and not program.window_bytes):
         program = carried(program, random, variant.cut)
+    if variant.restart or (program.window_bytes and random.random() < DURABLE_SHARE):
+        program = durable(program, random, variant.restart)
     return program
 
 

@@ -71,6 +71,8 @@ class Replayed(Struct, frozen=True):
     messages: int
     """Sent, and the same as the core's."""
     told: int
+    lost: int
+    """Connections."""
     difference: Deviation | Late | None
 
     @property
@@ -124,7 +126,8 @@ class _Node:
             self._compare_end()
         except _Different as found:
             difference = found.difference
-        return Replayed(self._node, self._arrivals, self._messages, self._told, difference)
+        lost = len(self._recording.lost)
+        return Replayed(self._node, self._arrivals, self._messages, self._told, lost, difference)
 
     # What the core does
 

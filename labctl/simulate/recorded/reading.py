@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from broker.protocol.events import CLOSED, GIVEN, MADE, MESSAGES, PUT
+from broker.protocol.events import CLOSED, GIVEN, LOST, MADE, MESSAGES, PUT
 from broker.protocol.wire import PROTOCOL_VERSION
-from broker.recorded import VERSION, Given, Made, Put
+from broker.recorded import VERSION, Given, LinkLost, Made, Put
 from labctl.results import histories
 from labctl.results.histories import Line, NodeHistory, Result
 from labctl.results.problem import ResultProblem
@@ -34,6 +34,8 @@ class Recording(Struct, frozen=True):
 
     made: Made
     entries: tuple[RecordedLine, ...]
+    lost: tuple[LinkLost, ...] = ()
+    """Connections, which the core does not know."""
 
     @property
     def node(self) -> str:
@@ -84,10 +86,10 @@ def recording_of(file: NodeHistory) -> Recording:
             f"{path} is cut: it does not end as that of a broker that was stopped in peace; {HOW}"
         )
     try:
-        entries = [
-            _entry(line) for line in lines[2:-1] if line.name not in MESSAGES
-        ]  # in `given` and `put`, too
-        return Recording(msgspec.convert(lines[1].fields, Made), tuple(entries))
+        # Messages of transactions stand in `given` and `put`, too.
+        entries = [_entry(line) for line in lines[2:-1] if line.name not in MESSAGES | {LOST}]
+        lost = [msgspec.convert(line.fields, LinkLost) for line in lines if line.name == LOST]
+        return Recording(msgspec.convert(lines[1].fields, Made), tuple(entries), tuple(lost))
     except msgspec.ValidationError as error:
         raise ResultProblem(f"{path} is damaged: {error}; {HOW}") from None
 

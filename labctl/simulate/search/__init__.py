@@ -2,6 +2,7 @@
 
     novelty.py    how different schedules were: what they have met that none before them had
     campaign.py   many seeds, on several cores, interrupted and resumed
+    choices.py    a world in which somebody chooses what happens next
     explore.py    all schedules of small worlds
     soak.py       very many transactions in one world that lives long
     shrink.py     make a failing program smaller

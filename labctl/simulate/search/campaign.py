@@ -33,7 +33,7 @@ BROKEN = "internal error"
 """The property that a run violates which did not even come to an end."""
 DECISIVE = (
     "broker/**/*.py", "client/**/*.py", "labctl/checks/**/*.py", "labctl/simulate/*.py",
-    "labctl/simulate/programs/*.py",
+    "labctl/simulate/crashes/*.py", "labctl/simulate/programs/*.py",
 )  # fmt: skip
 """Whatever has an influence on what happens in a schedule, and on how it is judged."""
 

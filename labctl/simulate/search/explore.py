@@ -13,9 +13,9 @@ from typing import cast
 from msgspec import Struct
 
 from broker.protocol.vocabulary import D_TX, PROTOCOLS, S_TX, Protocol
-from labctl.simulate.choices import Action, ChoiceWorld
 from labctl.simulate.programs.programs import Fault, Op, Program, TxProgram
 from labctl.simulate.runner import SimResult, SimRun
+from labctl.simulate.search.choices import Action, ChoiceWorld
 
 LIMIT = 20_000
 CLIENTS = ("c1", "c2", "c3")

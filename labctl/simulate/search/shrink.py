@@ -11,7 +11,7 @@ from msgspec import structs
 
 from broker.protocol.link import WINDOW_BYTES
 from labctl.simulate.programs.delays import DelayModel
-from labctl.simulate.programs.programs import Conditions, Op, Program, RegularProgram, TxProgram
+from labctl.simulate.programs.programs import Conditions, Journals, Op, Program, RegularProgram, TxProgram
 
 SEEDS_TRIED = 4
 """A smaller program draws its delays differently: the same failure may need another seed."""
@@ -47,7 +47,7 @@ def _failing(program: Program, fails: Fails) -> Program | None:
 
 def smaller(program: Program) -> Iterator[Program]:
     """Programs with one thing less, those with much less first."""
-    for name in ("transactions", "regular", "faults", "cuts", "setup"):
+    for name in ("transactions", "regular", "faults", "cuts", "restarts", "setup"):
         items = getattr(program, name)
         for place in range(len(items)):
             yield structs.replace(program, **{name: _without(items, place)})
@@ -55,8 +55,9 @@ def smaller(program: Program) -> Iterator[Program]:
     yield from _with_fewer_brokers(program)
     yield from _with_smaller_bodies(program)
     yield from _under_usual_conditions(program)
+    yield from _with_simpler_crashes(program)
     if program.window_bytes:
-        yield structs.replace(program, window_bytes=0, cuts=())
+        yield structs.replace(program, window_bytes=0, cuts=(), journals=None, restarts=())
     if program.window_bytes not in (0, WINDOW_BYTES):
         yield structs.replace(program, window_bytes=WINDOW_BYTES)
     if program.delays != DelayModel():
@@ -89,6 +90,20 @@ def _under_usual_conditions(program: Program) -> Iterator[Program]:
             yield structs.replace(program, conditions=conditions)
 
 
+def _with_simpler_crashes(program: Program) -> Iterator[Program]:
+    if program.journals is None:
+        return
+    if not program.restarts:
+        yield structs.replace(program, journals=None)
+    if program.journals != Journals():
+        yield structs.replace(program, journals=Journals())
+    for place, restart in enumerate(program.restarts):
+        for name in ("again", "behind_s"):
+            if getattr(restart, name):
+                simpler = structs.replace(restart, **{name: 0})
+                yield structs.replace(program, restarts=_replaced(program.restarts, place, simpler))
+
+
 def _named(body: tuple[Op, ...]) -> Iterator[str]:
     for op in body:
         if op.to:
@@ -111,7 +126,10 @@ def _with_fewer_brokers(program: Program) -> Iterator[Program]:
             homes = {client: heir if home == broker else home for client, home in program.homes.items()}
             slowness = {k: v for k, v in program.slowness.items() if f"broker:{broker}" not in k.split(">")}
             brokers = tuple(name for name in program.brokers if name != broker)
-            yield structs.replace(program, brokers=brokers, links=links, homes=homes, slowness=slowness)
+            restarts = tuple(restart for restart in program.restarts if restart.broker != broker)
+            yield structs.replace(
+                program, brokers=brokers, links=links, homes=homes, slowness=slowness, restarts=restarts
+            )
 
 
 def _with_smaller_bodies(program: Program) -> Iterator[Program]:

@@ -10,7 +10,16 @@ from broker.core import Input
 from broker.protocol.filters import Event, Filter, Interval, OneOf
 from broker.protocol.hops import name_of
 from labctl.simulate.programs.delays import DelayModel
-from labctl.simulate.programs.programs import LIFETIME_MS, Conditions, Fault, Op, Program, TxProgram
+from labctl.simulate.programs.programs import (
+    LIFETIME_MS,
+    Conditions,
+    Fault,
+    Journals,
+    Op,
+    Program,
+    Restart,
+    TxProgram,
+)
 
 WORDS = {"crash": "crashes", "leave": "leaves", "away": "loses its connection for a while"}
 
@@ -32,6 +41,10 @@ def outline(program: Program) -> Iterator[str]:
         link = " - ".join(name_of(hop) for hop in cut.link.split(">"))
         again = f"; another one can be made after {1e3 * cut.seconds:.1f} ms" if cut.seconds else ""
         yield f"{milliseconds(cut.time)}  {link} loses its connection{again}"
+    for restart in program.restarts:
+        yield f"{milliseconds(restart.time)}  {_restart(restart)}"
+    if program.journals is not None:
+        yield f"journals   {_journals(program.journals)}"
     if program.window_bytes:
         yield f"links      carry frames; {program.window_bytes} bytes may be under way on each"
     yield from _conditions(program.conditions)
@@ -70,6 +83,27 @@ def _fault(fault: Fault) -> str:
     back = f"; it comes back after {1e3 * fault.back_after:.1f} ms" if fault.back_after else ""
     where = f" at {fault.back_at}" if fault.back_at else ""
     return f"{fault.client} {WORDS[fault.kind]}{lost}{back}{where}"
+
+
+def _restart(restart: Restart) -> str:
+    what = {"crash": "crashes with its machine", "kill": "is killed", "fail": "stops by an error of its disk"}
+    where = f" at operation {restart.operations} of its disk from then on" if restart.operations else ""
+    again = f", which it stops once more, at operation {restart.again}" if restart.again else ""
+    clock = f"; its clock is {restart.behind_s:.0f} s behind then" if restart.behind_s else ""
+    pause = f"; it recovers after {1e3 * restart.pause_s:.1f} ms{again}"
+    return f"{restart.broker} {what[restart.kind]}{where}{pause}{clock}"
+
+
+def _journals(journals: Journals) -> str:
+    synced = (
+        f"synced after up to {1e3 * journals.sync_s:.0f} ms in the mean"
+        if journals.sync_s
+        else "synced at once"
+    )
+    return (
+        f"are {synced}; at {journals.snapshots:.0%} of all rests a snapshot is begun;"
+        f" clients are waited for {1e3 * journals.grace_s:.0f} ms"
+    )
 
 
 def body(operations: Iterable[Op]) -> str:

@@ -76,10 +76,10 @@ def replay(out: Output, folder: Path, steps: bool = False, shrink_s: float = 10.
     broken = {} if case is None else case.broken(case.world(traces=False))
     drawn = [] if case is None else _drawing(out, case, broken, steps, shrink_s)
     rows = [
-        (n.node, n.arrivals, n.messages, n.told, "reproduced" if n.is_reproduced else "different")
+        (n.node, n.arrivals, n.messages, n.told, n.lost, "reproduced" if n.is_reproduced else "different")
         for n in outcome.nodes
     ]
-    names = ("broker", "arrivals", "sent", "told", "state")
+    names = ("broker", "arrivals", "sent", "told", "lost", "state")
     out.document(
         {
             "repetition": str(folder),
@@ -92,7 +92,7 @@ def replay(out: Output, folder: Path, steps: bool = False, shrink_s: float = 10.
         }
     )
     if not out.json:
-        columns = ("broker", "arrivals", "sent as by its core", "told as by its core", "")
+        columns = ("broker", "arrivals", "sent as by its core", "told as by its core", "connections lost", "")
         out.table(str(folder), columns, rows)
         _tell(out, outcome, judged, case)
         say_all(out, [f"{name}: {text}" for name, text in broken.items()])

@@ -16,10 +16,10 @@ MODULES = (
     "protocols.py",
     "gate/recovery.py",
     "gate/ledger.py",
-    "serving/durability.py",
-    "serving/greeting.py",
+    "sessions/saved.py",
+    "sessions/greeting.py",
 )
-LAYOUT = (1, "9a23177d74e3dd08")
+LAYOUT = (1, "071d711a2a474b40")
 """The version, and what it stands for."""
 
 

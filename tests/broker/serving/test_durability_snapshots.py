@@ -14,8 +14,9 @@ from broker.core import Broker
 from broker.journal import graph
 from broker.node.log import JsonLog
 from broker.protocol.limits import Limits
-from broker.serving.durability import Durability, Saved
-from broker.serving.greeting import Departed
+from broker.serving.durability import Durability
+from broker.sessions.greeting import Departed
+from broker.sessions.saved import Saved
 from tests.support.observe import eventually, in_loop
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,9 @@ from broker.recorded import Given, decided
 from broker.routing.joining import ClientArrived
 from broker.serving.recording import RecordedBroker, RecordingFile
 from broker.serving.server import Server
+from labctl.simulate.recorded import reading, repetition
 from tests.support import recordings
+from tests.support.observe import cuttable_overlay, in_loop, link_becomes
 
 
 class Notes:
@@ -109,3 +111,24 @@ def test_who_keeps_no_recording_has_a_plain_core_and_plain_links(
 
     core = asyncio.run(make()).core
     assert type(core) is (RecordedBroker if is_recorded else Broker)
+
+
+@pytest.mark.slow
+@in_loop
+async def test_a_connection_that_is_lost_is_in_the_recordings_of_both_brokers(tmp_path: Path) -> None:
+    """And the replay says so, and reproduces what came before and after it."""
+    recorded = tmp_path / "recorded"
+    recorded.mkdir()
+
+    def keep_all(name: str, text: str) -> str:
+        return f'history = "{recorded / name}.jsonl"\nhistory_detail = "all"\n{text}'
+
+    async with cuttable_overlay(tmp_path, [("b1", "b2")], rewrite=keep_all) as (overlay, links):
+        links["b1", "b2"].take_away()
+        await link_becomes(overlay.address("b2"), "broker:b1", state="away")
+        links["b1", "b2"].bring_back()
+        await link_becomes(overlay.address("b2"), "broker:b1", state="up")
+        assert [overlay.stop(name) for name in overlay.names] == [0, 0]
+    replayed = repetition.replay(reading.load(recorded)).nodes
+    assert [(node.node, node.is_reproduced) for node in replayed] == [("b1", True), ("b2", True)]
+    assert all(node.lost for node in replayed)

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from broker.protocol.vocabulary import PROTOCOLS
 from client import Connection, Delivery, Outcome, OutcomeUnknown, TransactionAborted, connect
 from client.asking.monitor import fetch_status
+from tests.support import steady
 from tests.support.brokers import Overlay
 from tests.support.cuttable import Cuttable
 from tests.support.observe import LINE, cuttable_overlay, eventually, in_loop, link_becomes, running
@@ -20,6 +22,8 @@ from tests.support.playing import nothing_is_open
 pytestmark = pytest.mark.slow
 
 DATA = {"space": "data"}
+RECORDS_MAX = 40
+"""Of transactions that are open when somebody looks; what leaks grows by hundreds."""
 
 
 async def publisher(stack: AsyncExitStack, where: str, **settings: Any) -> Connection:
@@ -195,3 +199,38 @@ async def test_what_brokers_tell_of_operations_stands_in_the_history_and_not_in_
     assert names[0] == "history"
     assert {"arrived", "processed", "placed", "committed", "sent", "client-joined"} <= set(names)
     assert {line["event"] for line in log} & set(names) == {"client-joined"}
+
+
+@in_loop
+async def test_one_that_begins_and_falls_silent_keeps_nobody_from_committing(tmp_path: Path) -> None:
+    """H18; it is still open when all others have committed, so that none of them has waited for its lifetime."""
+    async with running(tmp_path, LINE) as overlay, AsyncExitStack() as stack:
+        engine = await publisher(stack, overlay.address("b1"))
+        agent = await subscriber(stack, overlay.address("b3"))
+        silent = await stack.enter_async_context(connect(overlay.address("b2"), client_id="silent"))
+        with pytest.raises(TransactionAborted, match="lifetime_ms_max"):
+            await silent.transaction("d-tx", lifetime_s=3600).__aenter__()
+        forgotten = await silent.transaction("d-tx", lifetime_s=60).__aenter__()
+        for number in range(3):
+            async with engine.transaction("d-tx") as giving:
+                await giving.publish({**DATA, "n": number})
+            async with agent.transaction("d-tx") as taking:
+                await taking.subscribe({"space": "more", "n": number})
+            assert (giving.outcome, taking.outcome) == (Outcome("committed"), Outcome("committed"))
+        assert forgotten.outcome is None
+        assert [row["tx"] for row in await open_at(overlay, "b1")] == [forgotten.tx]
+        await forgotten.abort()
+        await nothing_is_open(overlay)
+
+
+@in_loop
+async def test_nothing_grows_under_steady_traffic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A few seconds of what `tests.support.steady` does for minutes: memory tells nothing so soon."""
+    monkeypatch.setattr(steady, "LINE_S", 0.5)
+    async with running(tmp_path, LINE) as overlay:
+        grown = await steady.steady(overlay, 6.0, records_max=RECORDS_MAX)
+    assert [fault for fault in grown if "rss_bytes" not in fault] == []
+    _, committed, *_ = capsys.readouterr().out.splitlines()[-1].split()
+    assert int(committed) > len(PROTOCOLS)

@@ -78,6 +78,35 @@ def test_where_the_broker_alone_knows_the_order_nothing_is_held_back() -> None:
     assert advertised.space.contains({"x": 0})
 
 
+def test_what_was_said_beside_a_transaction_that_this_client_commits_is_not_held_back() -> None:
+    """The edge broker has accepted it, perhaps behind another one's commit; then it counts as newer."""
+    advertised = Advertised()
+    isolated, beside = advertised.say(in_transaction=True), advertised.say()
+    advertised.settle([beside], [change(beside, ADV)])
+    commit = advertised.pass_on()
+    advertised.settle([isolated], advertised.at_commit([isolated], [change(isolated, UADV)], commit))
+    assert advertised.space.contains({"x": 0})
+
+
+def test_what_was_said_before_a_transaction_is_older() -> None:
+    """Also if another one is under way that comes to nothing."""
+    advertised = Advertised()
+    under_way, before, isolated = advertised.say(in_transaction=True), advertised.say(), advertised.say(True)
+    advertised.settle([before], [change(before, ADV)])
+    advertised.settle([isolated], advertised.at_commit([isolated], [change(isolated, UADV)]))
+    advertised.settle([under_way])
+    assert not advertised.space.contains({"x": 0})
+
+
+def test_isolated_transactions_count_in_the_order_of_their_commits_whatever_is_beside_them() -> None:
+    advertised = Advertised()
+    second, other, first = (advertised.say(in_transaction=True) for _ in range(3))
+    for said, positive in ((first, UADV), (second, ADV)):
+        advertised.settle([said], advertised.at_commit([said], [change(said, positive)]))
+    advertised.settle([other])
+    assert advertised.space.contains({"x": 0})
+
+
 def test_what_comes_to_nothing_changes_nothing_and_nothing_is_kept_behind_it() -> None:
     advertised = Advertised()
     for _ in range(100):

@@ -40,13 +40,22 @@ def test_a_whole_one_is_read(tmp_path: Path) -> None:
     assert [entry.line.name for entry in found.entries][:2] == ["given", "put"]
 
 
+def test_a_lost_connection_is_no_matter_of_the_core(tmp_path: Path) -> None:
+    lines = alone(recordings.life())
+    lost = {**lines[3], "name": "lost", "fields": {"link": "broker:b2", "life": 1, "processed": 1}}
+    [found] = reading.load(recordings.write(tmp_path, [*lines[:-3], lost, *lines[-3:]]))
+    assert [(one.link, one.processed) for one in found.lost] == [("broker:b2", 1)]
+    [without] = reading.load(recordings.write(tmp_path / "without", lines))
+    assert [entry.what for entry in found.entries] == [entry.what for entry in without.entries]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (lambda lines: recordings.life("transactions"), "detail 'transactions', without what came"),
         (without("made"), "an older broker wrote it"),
-        (changed("made", version=2), "a recording of version 2 of protocol 1, and this labctl replays version 1"),
-        (changed("made", protocol=9), "of version 1 of protocol 9"),
+        (changed("made", version=1), "a recording of version 1 of protocol 1, and this labctl replays version 2"),
+        (changed("made", protocol=9), "of version 2 of protocol 9"),
         (without("closed"), "is cut: it does not end"),
         (changed("given", act="dance"), "is damaged: Invalid enum value 'dance'"),
         (lambda lines: lines, "lacks the history of b2, a neighbour of b1"),

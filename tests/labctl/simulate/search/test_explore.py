@@ -8,8 +8,8 @@ import pytest
 
 from broker.transactions.dtx.order import Order
 from broker.transactions.dtx.view import View
-from labctl.simulate.choices import ChoiceWorld
 from labctl.simulate.programs.programs import Op, Program, TxProgram
+from labctl.simulate.search.choices import ChoiceWorld
 from labctl.simulate.search.explore import SMALL, Explorer, explore, shown, small_programs
 from labctl.simulate.views.diagram import diagram
 

@@ -11,6 +11,8 @@ from broker.protocol.messages import Goodbye, Hello
 from broker.protocol.wire import PROTOCOL_VERSION, WireError
 
 DEPARTED_MAX = 100
+Loss = tuple[str, Goodbye]
+"""A neighbour that has lost something that the other knows, and what is said about that."""
 
 
 def check(hello: Hello) -> None:
@@ -67,15 +69,15 @@ def state_lost(broker: str) -> Goodbye:
     return Goodbye("state-lost", reason)
 
 
-def fallen_back(link: Link, received: int, me: str, other: str) -> str:
-    """Which of two neighbours goes on from an older state than the other knows; empty if neither does.
+def fallen_back(link: Link, received: int, me: str, other: str) -> Loss | None:
+    """Which of two neighbours goes on from an older state than the other knows, if one does.
 
     By how many of our messages the other says to have processed. So much is lost with a machine, or with a data folder
     that was brought back from a copy.
     """
     if received > link.taken:
-        return me
-    return other if received < link.sent_processed else ""
+        return me, is_older(me, other)
+    return (other, is_older(other, me)) if received < link.sent_processed else None
 
 
 def is_older(broker: str, other: str) -> Goodbye:
@@ -90,9 +92,11 @@ def in_use(client: str, broker: str, address: str) -> Goodbye:
     return Goodbye("in-use", f"The client id {client} is in use at broker {broker}, from {address}.")
 
 
-def away_too_long(client: str, broker: str, grace_ms: int) -> Goodbye:
+def away_too_long(client: str, broker: str, grace_ms: float) -> Goodbye:
     where = f"The session of {client} at broker {broker}"
-    return Goodbye("state-lost", f"{where} has ended: it was away for more than {grace_ms} ms; connect anew.")
+    return Goodbye(
+        "state-lost", f"{where} has ended: it was away for more than {grace_ms:.0f} ms; connect anew."
+    )
 
 
 def replaced(client: str, broker: str) -> Goodbye:

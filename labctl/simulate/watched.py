@@ -1,14 +1,9 @@
-"""What must arrive on links, by the words of cores and clients alone.
-
-It knows nothing of frames, numbers and windows: whatever a core or a client says is due at the other end of its link,
-once and in that order, and each message is compared when a core or a client gets it.
-"""
+"""A broker's core, as its transit sees it, with an account of what goes in and out."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from broker.core import Input
 from broker.protocol.hops import Hop
@@ -23,48 +18,18 @@ if TYPE_CHECKING:
     from labctl.simulate.linked import LinkedWorld
     from labctl.simulate.nodes import BrokerNode
 
-Way = tuple[Hop, Hop, int]
-"""A direction of a link, and the incarnation of the client at one of its ends (0: between brokers)."""
-
-
-class ExpectedArrivals:
-    """What must arrive, by the words of cores and clients alone."""
-
-    def __init__(self) -> None:
-        self.checked = 0
-        self.faults: list[str] = []
-        self._due: dict[Way, deque[AnyMessage]] = {}
-
-    def sent(self, way: Way, message: AnyMessage) -> None:
-        self._due.setdefault(way, deque()).append(message)
-
-    def arrived(self, way: Way, message: AnyMessage) -> None:
-        self.checked += 1
-        due = self._due.get(way)
-        expected = due.popleft() if due else None
-        if message != expected:
-            source, target, _ = way
-            self.faults.append(f"{target} got {message} of {source} where {expected} was due")
-
-    def forget(self, *ways: Way) -> None:
-        for way in ways:
-            self._due.pop(way, None)
-
-    def left(self) -> list[str]:
-        return [
-            f"{target} did not get {len(due)} messages of {source}, {due[0]} first"
-            for (source, target, _), due in self._due.items()
-            if due
-        ]
+ROUNDED_S = 1e-6
+"""By so much a sum of times is wrong at most."""
 
 
 class Watched:
-    """A broker's core, as its transit sees it, with an account of what goes in and out."""
-
     def __init__(self, world: LinkedWorld, node: BrokerNode) -> None:
         self._world = world
         self._node = node
         self._core = node.broker
+        self.inputs: Mapping[str, type[Any]] = node.broker.inputs
+        self.latest = float("-inf")
+        """By its own clock, when it was given something last."""
 
     @property
     def has_open_transactions(self) -> bool:
@@ -74,14 +39,16 @@ class Watched:
         return self._left(self._core.start())
 
     def expire(self, now: float, /) -> Ready:
+        self._look_at(now)
         return self._left(self._core.expire(now))
 
     def handle(self, now: float, source: Hop, message: Input, /) -> Ready:
+        self._look_at(now)
         self._came(source, message)
         try:
             return self._left(self._core.handle(now, source, message))
         except ProtocolError as error:
-            self._world.strays.append(Stray(self._core.id, source, message, str(error)))
+            self._stray(source, message, error)
             raise
 
     def decide(self, source: Hop, messages: Sequence[Publish], /) -> Decision:
@@ -90,7 +57,7 @@ class Watched:
         try:
             hops, refused = self._core.decide(source, messages)
         except ProtocolError as error:
-            self._world.strays.append(Stray(self._core.id, source, messages[0], str(error)))
+            self._stray(source, messages[0], error)
             raise
         for place, reason in refused.items():
             self._left_one(source, Refused(messages[place].id, reason))
@@ -105,7 +72,7 @@ class Watched:
         try:
             hops, reason = self._core.decide_one(source, message)
         except ProtocolError as error:
-            self._world.strays.append(Stray(self._core.id, source, message, str(error)))
+            self._stray(source, message, error)
             raise
         if reason:
             self._left_one(source, Refused(message.id, reason))
@@ -119,12 +86,21 @@ class Watched:
         """They come from a set, in an order that is not the seed's."""
         return tuple(sorted(hop for hop in hops if hop != source))
 
+    def _look_at(self, now: float) -> None:
+        if now < self.latest - ROUNDED_S:
+            fault = f"time goes back by {self.latest - now:.3f} s at {self._node.hop}"
+            self._world.account.crash_faults.append(fault)
+        self.latest = now
+
     def _came(self, source: Hop, message: Input) -> None:
-        world = self._world
+        node, world = self._node, self._world
+        if node.is_recovering:
+            return
         world.messages += 1
         world.tidying += type(message) in TIDYING
         if not isinstance(message, ClientInput):
-            world.account.arrived((source, self._node.hop, self._node.incarnation_of(source)), message)
+            way = (source, node.hop, node.incarnation_of(source))
+            world.account.arrived(way, message, node.entry)
 
     def _left(self, ready: Ready) -> Ready:
         for hop, message in ready.sends:
@@ -133,5 +109,9 @@ class Watched:
 
     def _left_one(self, hop: Hop, message: AnyMessage) -> None:
         node = self._node
-        if hop in node.transit.peers:  # whoever else it was for is gone
-            self._world.account.sent((node.hop, hop, node.incarnation_of(hop)), message)
+        if hop in node.transit.peers and not node.is_recovering:  # whoever else it was for is gone
+            self._world.account.sent((node.hop, hop, node.incarnation_of(hop)), message, node.entry)
+
+    def _stray(self, source: Hop, message: Input, error: ProtocolError) -> None:
+        if not self._node.is_recovering:
+            self._world.strays.append(Stray(self._core.id, source, message, str(error)))

@@ -7,7 +7,7 @@ import pytest
 from broker.config import NodeConfig, parse
 from broker.protocol.messages import Goodbye, Hello
 from broker.protocol.wire import PROTOCOL_VERSION, WireError
-from broker.serving import greeting
+from broker.sessions import greeting
 
 CONFIG: NodeConfig = parse(
     """
