@@ -185,9 +185,7 @@ class Transit(Generic[P]):
         if self._journal is None or self._keeper is None:
             return
         try:
-            self.gate.durable(self._journal.sync())
-            source, self._source = self._source, None
-            self.flush(source)
+            self.leave(self._journal.sync())
             if not self.gate:
                 self._keeper.rested()
         except JournalFailed as error:

@@ -216,10 +216,9 @@ class Server:
             await asyncio.sleep(0.01)
             if self._loop.time() > deadline:
                 break
-        _, reason = self._stopped.result() if self._stopped.done() else (0, "")
         streams = tuple(self._streams)
         for stream in streams:
-            stream.close(Goodbye("stopping", reason or f"Broker {self._config.id} is stopping."))
+            stream.close(self._farewell())
         if streams:
             await asyncio.wait([stream.closed for stream in streams], timeout=0.5)
         self._forwarder.sync()
@@ -228,11 +227,17 @@ class Server:
             peer.close()
         self._log.log("stopped", broker=self._config.id)
 
+    def _farewell(self) -> Goodbye:
+        _, reason = self._stopped.result() if self._stopped.done() else (0, "")
+        return Goodbye("stopping", reason or f"Broker {self._config.id} is stopping.")
+
     # Streams
 
     def stream_opened(self, stream: Stream) -> None:
         self._streams.add(stream)
-        if isinstance(stream.context, Peer):
+        if self._stopped.done():
+            stream.close(self._farewell())
+        elif isinstance(stream.context, Peer):
             self._forwarder.gate.submit(self._say_hello, stream, stream.context)
         else:
             stream.body_bytes_max = GREETING_BYTES_MAX

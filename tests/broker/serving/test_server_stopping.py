@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import time
@@ -11,15 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from broker.config import Neighbour, NodeConfig
+from broker.node.log import JsonLog
+from broker.protocol import wire
+from broker.protocol.delay import Delay
 from broker.protocol.filters import make_filter
 from broker.protocol.messages import Accepted, Goodbye, Publish, Request, StatusAnswer, StatusRequest
 from broker.protocol.vocabulary import Kind
-from broker.serving.server import FLUSH_S_MAX
+from broker.protocol.wire import AnyMessage
+from broker.serving.server import FLUSH_S_MAX, Server
+from broker.transport.stream import Stream
 from client import anything, connect
 from client.asking.monitor import fetch_status
 from client.core.errors import ClientError
 from labctl.paths import PROJECT
 from tests.support.brokers import COMMAND, Overlay, brokers, free_addresses, node_file, wait_for
+from tests.support.observe import in_loop
 from tests.support.rawpeer import RawPeer, hello, raw_peer
 
 pytestmark = pytest.mark.slow
@@ -132,6 +140,42 @@ def test_on_sigterm_a_stalled_subscriber_does_not_keep_it_and_the_others_are_tol
         assert goodbye.code == "stopping"
         assert took_s < STOP_S_MAX
         assert overlay.wait("b1") == 0
+
+
+class Transport:
+    """Takes what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[AnyMessage] = []
+
+    def write(self, data: bytes) -> None:
+        self.written += wire.decode(data[wire.HEADER_BYTES :])
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def get_extra_info(self, name: str) -> str:
+        return name
+
+
+@in_loop
+async def test_a_connection_that_comes_up_while_it_stops_is_told_so_and_not_greeted(tmp_path: Path) -> None:
+    """It would be taken for one that broke the protocol: nobody is there any more."""
+    log = JsonLog(os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT), "b1")
+    near = Neighbour("b2", "127.0.0.1:1", Delay())
+    server = Server(NodeConfig("b1", "127.0.0.1:0", neighbours=(near,)), log)
+    server.stop()
+    for context in (server._sessions.peers["broker:b2"], None):
+        transport = Transport()
+        stream = Stream(server, context)
+        stream.connection_made(transport)  # type: ignore[arg-type]
+        assert transport.written == [Goodbye("stopping", "Broker b1 is stopping.")]
+        assert not stream.is_open
+        stream.connection_lost(None)
 
 
 # The log
