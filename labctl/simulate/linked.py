@@ -23,14 +23,11 @@ from labctl.simulate.clients import SimClient
 from labctl.simulate.connections import End, SimClock, SimConnection, Watch, WatchedLink, WatchedPeer
 from labctl.simulate.crashes.account import ExpectedArrivals
 from labctl.simulate.nodes import SILENCE_S, BrokerNode, ClientNode
-from labctl.simulate.programs.programs import Conditions
+from labctl.simulate.programs.programs import UNLIMITED_BYTES, Conditions
 from labctl.simulate.world import Passage, Tree, World
 
 PATIENCES_S = (inf, 0.25, 0.01)
 """So long a broker waits for a client that takes nothing; then publishers go on, and its queue grows."""
-
-QUEUES_BYTES = (1 << 60, 1 << 60, 1 << 60, 400)
-"""So much may wait for a client, or it is thrown out."""
 
 
 class LinkedWorld(World):
@@ -45,10 +42,15 @@ class LinkedWorld(World):
         seed: int = 0,
         *arguments: Any,
         window_bytes: int,
+        queue_bytes_max: int = UNLIMITED_BYTES,
         **named: Any,
     ) -> None:
-        """`window_bytes`: how much may be under way on a link, and twice as much wait, before others must wait."""
+        """`window_bytes`: how much may be under way on a link, and twice as much wait, before others must wait.
+
+        `queue_bytes_max`: a client for which more waits is thrown out.
+        """
         self.window_bytes = window_bytes
+        self.queue_bytes_max = queue_bytes_max
         self.account = ExpectedArrivals()
         self.nodes: dict[str, BrokerNode] = {}
         self._client_nodes: dict[Hop, ClientNode] = {}
@@ -58,7 +60,6 @@ class LinkedWorld(World):
         self._chance = Random(f"connections {seed}")
         self.watch: Watch | None = None
         self._patience_s = Random(f"patience {seed}").choice(PATIENCES_S)
-        self.queue_bytes_max = Random(f"queue {seed}").choice(QUEUES_BYTES)
         super().__init__(links, brokers, seed, *arguments, **named)
 
     def begin(self, edges: Iterable[tuple[str, str]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
+from typing import Any
 
 from msgspec import Struct
 
@@ -66,10 +67,13 @@ def _world_of(program: Program) -> MakeWorld:
     """The kind of world that it needs."""
     if not program.window_bytes:
         return World
+    limits: dict[str, Any] = {
+        "window_bytes": program.window_bytes,
+        "queue_bytes_max": program.queue_bytes_max,
+    }
     if program.journals is None:
-        return partial(LinkedWorld, window_bytes=program.window_bytes)
-    clocks = program.conditions.clocks
-    return partial(CrashingWorld, window_bytes=program.window_bytes, journals=program.journals, clocks=clocks)
+        return partial(LinkedWorld, **limits)
+    return partial(CrashingWorld, **limits, journals=program.journals, clocks=program.conditions.clocks)
 
 
 class SimRun:

@@ -11,11 +11,13 @@ from broker.protocol.hops import broker_hop, client_hop
 from broker.protocol.link import WINDOW_BYTES
 from broker.protocol.vocabulary import Protocol
 from labctl.simulate.programs.maker import SPAN_S, Maker
-from labctl.simulate.programs.programs import Cut, Fault, Program, RegularProgram
+from labctl.simulate.programs.programs import UNLIMITED_BYTES, Cut, Fault, Program, RegularProgram
 
 WINDOWS = (1, 100, 400, 2000, WINDOW_BYTES)
 """From a message at a time to the real one."""
 PRESSED = (1, 60, 150, 400)
+QUEUES_BYTES = (UNLIMITED_BYTES, UNLIMITED_BYTES, UNLIMITED_BYTES, 400)
+"""What may wait for a client: in every fourth program clients can be too slow."""
 OUTAGE_S = 0.01
 
 
@@ -23,7 +25,12 @@ def carried(program: Program, random: Random, cut: float = 0.0) -> Program:
     """`cut`: how often each link loses its connection, in the mean; 0: as often as chance says."""
     rate = cut or random.choice((0.0, 0.1, 0.3, 1.0))
     cuts = cuts_of(program, random, rate, 2 * SPAN_S)
-    return structs.replace(program, window_bytes=random.choice(WINDOWS), cuts=cuts)
+    return _limited(structs.replace(program, window_bytes=random.choice(WINDOWS), cuts=cuts))
+
+
+def _limited(program: Program) -> Program:
+    """With chance of its own: all else of a seed stays the same."""
+    return structs.replace(program, queue_bytes_max=Random(f"queue {program.seed}").choice(QUEUES_BYTES))
 
 
 def cuts_of(program: Program, random: Random, rate: float, span_s: float) -> tuple[Cut, ...]:
@@ -61,4 +68,4 @@ def pressed(seed: int, protocols: Sequence[Protocol]) -> Program:
         slowness |= {link: 10 ** random.uniform(0.5, 1.3) for link in (f"{one}>{other}", f"{other}>{one}")}
     cuts = cuts_of(program, random, 1.5, span_s)
     window_bytes = random.choice(PRESSED)
-    return structs.replace(program, slowness=slowness, cuts=cuts, window_bytes=window_bytes)
+    return _limited(structs.replace(program, slowness=slowness, cuts=cuts, window_bytes=window_bytes))

@@ -18,6 +18,7 @@ from client.core.transactions import Frame
 from labctl.simulate.programs.delays import DelayModel
 
 Constraints = Mapping[str, Any]
+UNLIMITED_BYTES = 1 << 60
 LIFETIME_MS = 60_000
 """The most that a broker gives, unless it is told otherwise."""
 
@@ -154,6 +155,8 @@ class Program(Struct, frozen=True):
     seed: int = 0
     spaces: tuple[str, ...] = ("d",)
     conditions: Conditions = Conditions()
+    queue_bytes_max: int = UNLIMITED_BYTES
+    """Where links carry frames, how much may wait for a client before it is thrown out."""
     window_bytes: int = 0
     """Of every link; 0: links carry messages, and not frames over connections."""
     cuts: tuple[Cut, ...] = ()

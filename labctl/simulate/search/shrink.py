@@ -11,7 +11,15 @@ from msgspec import structs
 
 from broker.protocol.link import WINDOW_BYTES
 from labctl.simulate.programs.delays import DelayModel
-from labctl.simulate.programs.programs import Conditions, Journals, Op, Program, RegularProgram, TxProgram
+from labctl.simulate.programs.programs import (
+    UNLIMITED_BYTES,
+    Conditions,
+    Journals,
+    Op,
+    Program,
+    RegularProgram,
+    TxProgram,
+)
 
 SEEDS_TRIED = 4
 """A smaller program draws its delays differently: the same failure may need another seed."""
@@ -58,6 +66,8 @@ def smaller(program: Program) -> Iterator[Program]:
     yield from _with_simpler_crashes(program)
     if program.window_bytes:
         yield structs.replace(program, window_bytes=0, cuts=(), journals=None, restarts=())
+    if program.queue_bytes_max != UNLIMITED_BYTES:
+        yield structs.replace(program, queue_bytes_max=UNLIMITED_BYTES)
     if program.window_bytes not in (0, WINDOW_BYTES):
         yield structs.replace(program, window_bytes=WINDOW_BYTES)
     if program.delays != DelayModel():

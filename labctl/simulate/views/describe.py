@@ -12,6 +12,7 @@ from broker.protocol.hops import name_of
 from labctl.simulate.programs.delays import DelayModel
 from labctl.simulate.programs.programs import (
     LIFETIME_MS,
+    UNLIMITED_BYTES,
     Conditions,
     Fault,
     Journals,
@@ -47,6 +48,8 @@ def outline(program: Program) -> Iterator[str]:
         yield f"journals   {_journals(program.journals)}"
     if program.window_bytes:
         yield f"links      carry frames; {program.window_bytes} bytes may be under way on each"
+        if program.queue_bytes_max < UNLIMITED_BYTES:
+            yield f"queues     a client for which {program.queue_bytes_max} bytes wait is thrown out"
     yield from _conditions(program.conditions)
     if program.delays != DelayModel():
         yield f"delays     {program.delays}"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from labctl.checks.answers import faults_of
-from labctl.checks.history import Operation, Transaction
+from labctl.checks.answers import false_words, faults_of
+from labctl.checks.history import Departure, Operation, Transaction
 from tests.support.scripted import Script, adv, ask, line, pub, sub
 
 HOMES = {"E": "b1", "D": "b2", "A": "b3"}
@@ -104,3 +104,25 @@ def test_of_who_is_gone_it_is_not_known_whether_it_was_counted() -> None:
     for reached, faults in ((1, 0), (2, 0), (0, 1), (3, 1)):
         published(transaction).reached = reached
         assert len(list(faults_of(history, BROKERS))) == faults
+
+
+@pytest.mark.parametrize("protocol", ["d-tx", "d-tx-ni", "s-tx-safe"])
+def test_nobody_commits_what_somebody_was_asked_in_who_has_gone_before_the_vote(protocol: str) -> None:
+    history = played(protocol).history
+    (transaction,) = history.transactions.values()
+    voted, _ = transaction.votes["b3"]
+    processed = len(history.processed["b3"])
+    for place, asked, faults in ((voted - 1, processed, 1), (voted + 1, processed, 0), (voted - 1, 0, 0)):
+        history.departures = [Departure("b3", "A", place, asked)]
+        found = [text for text in faults_of(history, BROKERS) if "who was asked, had gone" in text]
+        assert len(found) == faults
+
+
+def test_a_program_is_not_told_the_opposite_of_what_comes() -> None:
+    history = played().history
+    (tx,) = history.transactions
+    assert list(false_words(history, {tx: "committed"})) == list(false_words(history, {tx: "unknown"})) == []
+    assert list(false_words(history, {tx: "aborted", "E/100/2": "committed"})) == [
+        f"{tx}: its program was told that it is aborted, and it is committed",
+        "E/100/2: its program was told that it is committed, and it is not",
+    ]

@@ -110,3 +110,16 @@ def test_a_late_step_is_as_concurrent_with_an_isolated_transaction_as_those_behi
     found = history(told)
     assert order_of(found) == [3, 4, 11]
     assert faults_of(found)[0] == []
+
+
+def test_a_vote_that_overlooks_what_the_client_has_changed_since_is_named() -> None:
+    """The two are concurrent for the client; its edge broker has given the regular one the newer stamp."""
+    told = [*begun("t", "d-tx-optimistic", FIRST), issued(1, "adv", "t"), processed(1, 1, FIRST, 0, "t")]
+    regular = [issued(2, "uadv"), processed(2, 1, SECOND)]
+    vote = ("b", "voted", {"tx": "t", "yes": True, "reason": ""})
+    home = ("c", "connected", {"home": "b"})
+    started: Told = ("c", "started", {})
+    known, _ = faults_of(history([home, started, *told, *regular, vote, *over("t")]))
+    assert known == ["c: b voted for t adv 1 when it had given regular uadv 2 a newer stamp"]
+    unknown, _ = faults_of(history([home, started, *told, vote, *regular, *over("t")]))
+    assert unknown == []

@@ -9,7 +9,7 @@ import pytest
 
 from broker.protocol import wire
 from broker.protocol.messages import Accepted
-from labctl.simulate.connections import End, SimClock, SimConnection
+from labctl.simulate.connections import End, SimClock, SimConnection, WatchedLink, WatchedPeer
 
 
 class Network:
@@ -108,3 +108,31 @@ def test_a_timer_that_was_cancelled_does_nothing() -> None:
     clock.call_soon(fired.append, 3)
     network.run()
     assert fired == [2, 3]
+
+
+def test_what_is_sent_although_a_window_is_under_way_is_a_fault() -> None:
+    faults: list[str] = []
+    link = WatchedLink("to b2", 4, faults)
+    assert link.pass_on(b"abcd", 1) is not None
+    assert link.pass_on(b"e", 1) is None
+    link.accept(1, 1, 1)
+    assert link.take() is not None
+    assert faults == []
+    link.window_bytes = 100
+    link.pass_on(b"fgh", 1)
+    link.pass_on(b"i", 1)
+    assert faults == ["to b2: 4 bytes under way, and more is sent"]
+
+
+def test_who_waits_too_long_for_a_peer_that_does_not_move_is_a_fault() -> None:
+    faults: list[str] = []
+    for until in (1.1, 1.3):
+        network = Network()
+        clock = SimClock(network, lambda callback: callback(), lambda: network.now)  # noqa: B023 used in this round
+        slow, source = (WatchedPeer(clock, hop, "client") for hop in ("client:slow", "client:source"))
+        slow.patience_s = 1.0
+        slow.watch(network, faults)
+        slow.make_wait(source, lambda _: None)
+        network.now = until
+        slow.forget(lambda _: None)
+    assert faults == ["client:source has waited 1.300 s for client:slow, which did not move"]
