@@ -142,6 +142,9 @@ class Server:
         self._is_recovering = True
         count = durability.recover(self._forwarder, self._sessions)
         self._is_recovering = False
+        if self._history is not None:
+            # With the mode `os` a machine may have forgotten entries of which its history tells.
+            self._history.passed_over = 0
         self._forwarder.keep_journal(durability.folder, self)
         if not count and durability.saved is None:
             self._forwarder.begin(durability.first_entry(self._forwarder.time()), self.core.start())
