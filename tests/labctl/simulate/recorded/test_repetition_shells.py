@@ -16,6 +16,7 @@ import pytest
 
 from broker.config import Neighbour, NodeConfig
 from broker.gate.cutter import Cutter
+from broker.gate.outgoing import Outgoing
 from broker.gate.transit import Transit
 from broker.node.log import JsonLog
 from broker.protocol.delay import Delay
@@ -91,12 +92,12 @@ async def _talk(folder: Path, one: str, other: str) -> None:
 def forgets_one_of_several(patch: pytest.MonkeyPatch) -> None:
     """Whatever the core sends is put on a link."""
 
-    def put(original: Any, self: Any, ready: Any) -> None:
-        if len(ready.sends) > 1:
-            ready.sends = [(hop, m) for hop, m in ready.sends if not isinstance(m, Operation)]
-        original(self, ready)
+    def put(original: Any, self: Any, sends: Any) -> None:
+        if len(sends) > 1:
+            sends = [(hop, m) for hop, m in sends if not isinstance(m, Operation)]
+        original(self, sends)
 
-    replace(patch, Transit, "_put_messages", put)
+    replace(patch, Outgoing, "put_messages", put)
 
 
 def gives_publishers_their_own_back(patch: pytest.MonkeyPatch) -> None:
@@ -105,7 +106,7 @@ def gives_publishers_their_own_back(patch: pytest.MonkeyPatch) -> None:
     def put(original: Any, self: Any, pieces: Any, count: int, hops: Any, *_source: str) -> None:
         original(self, pieces, count, hops)
 
-    replace(patch, Transit, "_put", put)
+    replace(patch, Outgoing, "put", put)
 
 
 def cuts_frames_at_the_wrong_place(patch: pytest.MonkeyPatch) -> None:
@@ -131,10 +132,10 @@ def overtakes_on_the_emulated_way(patch: pytest.MonkeyPatch) -> None:
 def handles_some_twice(patch: pytest.MonkeyPatch) -> None:
     """What has arrived once is handled once."""
 
-    def handle(original: Any, self: Any, peer: Any, message: Any, byte_count: int) -> None:
+    def handle(original: Any, self: Any, peer: Any, message: Any, *rest: Any) -> None:
         if isinstance(message, Settle) and peer.kind == "broker":
             self._core.handle(self._clock.time(), peer.hop, message)
-        original(self, peer, message, byte_count)
+        original(self, peer, message, *rest)
 
     replace(patch, Transit, "_handle_one", handle)
 
@@ -142,11 +143,11 @@ def handles_some_twice(patch: pytest.MonkeyPatch) -> None:
 def overlooks_some(patch: pytest.MonkeyPatch) -> None:
     """What has arrived is handled."""
 
-    def handle(original: Any, self: Any, peer: Any, message: Any, byte_count: int) -> None:
+    def handle(original: Any, self: Any, peer: Any, message: Any, *rest: Any) -> None:
         if isinstance(message, Over | Operation) and peer.kind == "broker":
-            peer.done(1, byte_count)
+            peer.done(1, rest[0])
         else:
-            original(self, peer, message, byte_count)
+            original(self, peer, message, *rest)
 
     replace(patch, Transit, "_handle_one", handle)
 
