@@ -44,6 +44,10 @@ def keep_histories(folder: Path, names: Iterable[str], detail: str = "all") -> P
     return result
 
 
+RETIRING_LOOKS = 30
+"""That all have committed is told to all brokers within half a second."""
+
+
 class Playing:
     """A copy of a scenario; its roles run in this loop, except for those that are played elsewhere."""
 
@@ -160,6 +164,11 @@ async def nothing_is_open(overlay: Overlay) -> None:
         return not any(rows for kinds in opens for rows in kinds.values())
 
     await eventually("no broker has anything of a transaction", look, deadline_s=40.0)
+    for _ in range(RETIRING_LOOKS):  # until then a record of what has committed may carry its tag
+        counts = [(await fetch_status(overlay.address(name)))["counts"] for name in overlay.names]
+        if not any(count["retiring"] for count in counts):
+            return
+        await asyncio.sleep(0.1)
 
 
 async def keep_tables(overlay: Overlay, result: Path) -> None:
