@@ -105,7 +105,7 @@ TESTED_BY = {
         "labctl/conduct/test_conductor.py": "layout",
         "labctl/report/judgement/test_parts.py": "reading",
     },
-    "labctl.run": {"labctl/run/test_runner.py": "observer play"},
+    "labctl.run": {"labctl/run/test_runner.py": "observer"},
     "labctl.simulate": {
         "client/core/test_transactions.py": "clients tasks",
         "client/scenarios/test_cases.py": "stage",
